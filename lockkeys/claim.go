@@ -1,0 +1,107 @@
+package lockkeys
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Claim is the requests of one message, taken all together or not at all. A
+// message's own requests never conflict with each other: a claim is
+// normalised, so that duplicates and requests that a wider one covers
+// collapse. What a claim covers is the same before and after.
+//
+// The zero Claim is empty and conflicts with nothing. A Claim is not safe for
+// concurrent use.
+//
+// Invariant: the first sorted requests are in tree order and none of them
+// covers another; the rest has been added since.
+type Claim struct {
+	requests []Request
+	sorted   int
+}
+
+// NewClaim returns a claim of the given requests.
+func NewClaim(requests ...Request) *Claim {
+	c := new(Claim)
+	c.Add(requests...)
+	return c
+}
+
+// Exclusive adds exclusive requests for keys.
+func (c *Claim) Exclusive(keys ...Key) {
+	for _, k := range keys {
+		c.requests = append(c.requests, Request{k, Exclusive})
+	}
+}
+
+// Shared adds shared requests for keys.
+func (c *Claim) Shared(keys ...Key) {
+	for _, k := range keys {
+		c.requests = append(c.requests, Request{k, Shared})
+	}
+}
+
+// Add adds requests. A mode that is not known counts as exclusive.
+func (c *Claim) Add(requests ...Request) {
+	for _, r := range requests {
+		if r.Mode != Shared {
+			r.Mode = Exclusive
+		}
+		c.requests = append(c.requests, r)
+	}
+}
+
+// Reset empties the claim and keeps its memory for the next use.
+func (c *Claim) Reset() {
+	clear(c.requests)
+	c.requests, c.sorted = c.requests[:0], 0
+}
+
+// Requests returns the normalised requests in tree order. The slice is the
+// claim's own and valid until the claim changes.
+func (c *Claim) Requests() []Request {
+	if c.sorted < len(c.requests) {
+		c.normalise()
+	}
+	return c.requests
+}
+
+// normalise sorts the requests and drops the covered ones. In tree order, an
+// earlier request that covers r is the last exclusive or the last shared one
+// kept so far: had another of its mode been kept in between, that one would
+// lie in the subtree too and have been dropped.
+func (c *Claim) normalise() {
+	if len(c.requests) > 1 {
+		slices.SortFunc(c.requests, func(a, b Request) int {
+			return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Mode, b.Mode))
+		})
+		last := [...]int{Exclusive: -1, Shared: -1}
+		kept := c.requests[:0]
+		for _, r := range c.requests {
+			if i := last[Exclusive]; i >= 0 && kept[i].covers(r) {
+				continue
+			}
+			if i := last[Shared]; i >= 0 && kept[i].covers(r) {
+				continue
+			}
+			last[r.Mode] = len(kept)
+			kept = append(kept, r)
+		}
+		clear(c.requests[len(kept):])
+		c.requests = kept
+	}
+	c.sorted = len(c.requests)
+}
+
+// Conflicts tells whether any request of c conflicts with any of other. It
+// compares all pairs and is the yardstick that [Set] is tested against.
+func (c *Claim) Conflicts(other *Claim) bool {
+	for _, a := range c.Requests() {
+		for _, b := range other.Requests() {
+			if Conflicts(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,151 @@
+package lockkeys
+
+import (
+	"iter"
+	"strings"
+)
+
+// MaxDepth is the largest number of segments in a key.
+const MaxDepth = 64
+
+// sep stands between the segments of an encoded key. It is the smallest byte
+// and legal in no segment; that is what makes byte order tree order.
+const sep = "\x00"
+
+// Key names a resource: a path of segments from the root of a tree, as in a
+// materialized path (client, 42, account, 7). A segment is any non-empty run
+// of bytes without NUL. The zero Key is the root, which contains every key.
+//
+// Keys are comparable: two keys are == when they have the same segments, so a
+// Key can be the key of a map. A Key is a value; all its methods may be used
+// from any goroutine.
+//
+// Invariant: path is the segments joined by sep, and so for keys a and b
+//
+//   - a contains b exactly when a is the root, a == b, or b.path starts with
+//     a.path + sep (whole segments: client/4 does not contain client/42);
+//   - comparing the paths as bytes is the order of the tree, in which the
+//     descendants of a come right after a with nothing in between. With '/'
+//     as separator that would fail, since a-b sorts between a and a/b.
+type Key struct{ path string }
+
+// Root returns the key that contains every key. It is the zero Key.
+func Root() Key { return Key{} }
+
+// New makes a key of segments, in order from the root; with none it is the
+// root key. It allocates the key's bytes and nothing else, and nothing at all
+// for a single segment. The error is a [*KeyError].
+func New(segments ...string) (Key, error) {
+	if len(segments) > MaxDepth {
+		return Key{}, &KeyError{Input: segments[MaxDepth], Segment: MaxDepth, Reason: ErrTooDeep}
+	}
+	for i, s := range segments {
+		if err := checkSegment(s, i); err != nil {
+			return Key{}, err
+		}
+	}
+	return Key{strings.Join(segments, sep)}, nil
+}
+
+// Must makes a key of segments and panics where [New] gives an error. It is
+// for keys whose segments are constants.
+func Must(segments ...string) Key {
+	k, err := New(segments...)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func checkSegment(s string, index int) error {
+	switch {
+	case s == "":
+		return &KeyError{Input: s, Segment: index, Reason: ErrEmptySegment}
+	case strings.Contains(s, sep):
+		// The segment is copied so that New's arguments stay on the stack.
+		return &KeyError{Input: strings.Clone(s), Segment: index, Reason: ErrNULSegment}
+	}
+	return nil
+}
+
+// Child returns the key one segment below k. The error is a [*KeyError].
+func (k Key) Child(segment string) (Key, error) {
+	depth := k.Depth()
+	if err := checkSegment(segment, depth); err != nil {
+		return Key{}, err
+	}
+	switch depth {
+	case 0:
+		return Key{segment}, nil
+	case MaxDepth:
+		return Key{}, &KeyError{Input: segment, Segment: depth, Reason: ErrTooDeep}
+	}
+	return Key{k.path + sep + segment}, nil
+}
+
+// Parent returns the key one segment above k; ok is false for the root, which
+// has none. It does not allocate.
+func (k Key) Parent() (parent Key, ok bool) {
+	if k.path == "" {
+		return Key{}, false
+	}
+	return Key{k.path[:max(strings.LastIndex(k.path, sep), 0)]}, true
+}
+
+// Ancestor returns the key made of the first depth segments of k: the root
+// for 0, k itself for its own depth. It panics unless 0 <= depth <= k.Depth().
+// It does not allocate.
+func (k Key) Ancestor(depth int) Key {
+	if depth < 0 || depth > k.Depth() {
+		panic("lockkeys: Ancestor: depth out of range")
+	}
+	end := 0
+	for i := range depth {
+		if i > 0 {
+			end++ // the separator
+		}
+		end = k.segmentEnd(end)
+	}
+	return Key{k.path[:end]}
+}
+
+// segmentEnd returns the end of the segment that starts at byte start.
+func (k Key) segmentEnd(start int) int {
+	if i := strings.IndexByte(k.path[start:], sep[0]); i >= 0 {
+		return start + i
+	}
+	return len(k.path)
+}
+
+// Depth returns the number of segments, 0 for the root.
+func (k Key) Depth() int {
+	if k.path == "" {
+		return 0
+	}
+	return strings.Count(k.path, sep) + 1
+}
+
+// IsRoot tells whether k is the root.
+func (k Key) IsRoot() bool { return k.path == "" }
+
+// Segments yields the segments in order from the root. It does not allocate.
+func (k Key) Segments() iter.Seq[string] {
+	if k.path == "" {
+		return func(func(string) bool) {}
+	}
+	return strings.SplitSeq(k.path, sep)
+}
+
+// Contains tells whether other lies in the subtree of k: whether k equals
+// other or is one of its ancestors.
+func (k Key) Contains(other Key) bool {
+	if !strings.HasPrefix(other.path, k.path) {
+		return false
+	}
+	return len(other.path) == len(k.path) || k.path == "" || other.path[len(k.path)] == sep[0]
+}
+
+// Compare orders keys as the tree does: -1, 0 or +1 for k before, equal to or
+// after other. A key comes before its descendants, and they before every
+// other key that follows it; siblings are in byte order of their segments.
+func (k Key) Compare(other Key) int { return strings.Compare(k.path, other.path) }

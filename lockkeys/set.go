@@ -1,0 +1,328 @@
+package lockkeys
+
+import (
+	"hash/maphash"
+	"iter"
+
+	"github.com/google/btree"
+)
+
+// Set is the set of claimed keys: a B-tree in which every claim has a place,
+// in the order in which they were added. A claim is granted when it conflicts
+// with no earlier claim still in the set; until then it waits, and what is
+// removed from the set tells which others are granted by that. Nothing is
+// ever scanned again.
+//
+// # Why one look-up is enough
+//
+// Were all claims in the set granted and exclusive, no key in it would contain
+// another. In tree order an ancestor of k could then only be the key just
+// before k and a descendant only the one just after it, and two neighbour
+// look-ups would decide. With shared keys, which may nest, and with waiting
+// claims, which overlap what they wait for, that is no longer true: a key in
+// between can hide the ancestor, and there may be any number of conflicting
+// descendants.
+//
+// So the tree holds a node for every claimed key and for all its ancestors,
+// and a claim leaves a mark in each: its own mode at the key, its intention
+// above it. Whether anything below k is claimed can be read at k; whether
+// anything above is, on the way up from it by parent pointers. Because the
+// tree is closed under ancestors, the deepest node that contains a new key k
+// is always an ancestor of the node just before k, or that node itself; one
+// neighbour look-up finds the place of any key, and of what is missing there.
+//
+// # Cost
+//
+// Adding and removing a claim is linear in requests × depth, and removing also
+// in the number of claims granted by it. Neither depends on how many claims
+// are in the set, but for the look-up of a key not seen lately, which is
+// logarithmic. A few thousand nodes of keys no longer in use are kept to save
+// that; other than these, memory follows the claims in the set.
+//
+// Claims are added and removed in any order; withdrawing one that waits is
+// like any removal. Of one claim, no two requests conflict.
+//
+// The zero Set is empty and ready for use. A Set is not safe for concurrent
+// use and must not be copied.
+type Set[T any] struct {
+	index *btree.BTreeG[*node[T]] // every node, in tree order
+	root  *node[T]
+	used  int    // nodes that claims in the set use
+	count int    // places in the set
+	added uint64 // places ever added
+	stamp uint64 // calls of Add and Shrink ever made
+
+	seed   maphash.Seed
+	recent [recentSize]*node[T] // nodes by the hash of their key
+
+	idleFirst, idleLast *node[T] // candidates for removal, oldest first
+
+	freeRuns     *run[T]
+	freeRunCount int
+
+	pivot node[T]  // the key of a look-up
+	found *node[T] // its result
+	visit btree.ItemIteratorG[*node[T]]
+	woken []*Place[T] // granted by the call under way
+}
+
+const (
+	degree     = 32   // of the B-tree
+	recentSize = 8192 // a power of two
+	maxIdle    = 4096 // nodes kept that no claim uses
+)
+
+// Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
+// Place may be used again when its claim has been removed, and keeps its
+// memory. It must not be copied while it stands in a set.
+type Place[T any] struct {
+	// Owner is the caller's, to get from a place to whose it is.
+	Owner T
+
+	steps   []step[T]
+	blocked int    // steps that wait
+	seq     uint64 // order of arrival; 0 when not in a set
+}
+
+// Granted tells whether the claim waits for nothing: whether it conflicts
+// with no earlier claim in the set.
+func (p *Place[T]) Granted() bool { return p.blocked == 0 }
+
+// InSet tells whether the claim is in a set, granted or waiting.
+func (p *Place[T]) InSet() bool { return p.seq != 0 }
+
+func (s *Set[T]) init() {
+	s.index = btree.NewG(degree, func(a, b *node[T]) bool { return a.key.path < b.key.path })
+	s.seed = maphash.MakeSeed()
+	s.visit = func(n *node[T]) bool { s.found = n; return false }
+	s.root = new(node[T])
+	s.index.ReplaceOrInsert(s.root)
+}
+
+// Len returns the number of claims in the set.
+func (s *Set[T]) Len() int { return s.count }
+
+// Add puts a claim into the set behind all others and tells whether it is
+// granted. An empty claim always is. Add panics if p stands in a set already.
+func (s *Set[T]) Add(p *Place[T], c *Claim) (granted bool) {
+	if p.seq != 0 {
+		panic("lockkeys: Set.Add of a place that is in use")
+	}
+	if s.index == nil {
+		s.init()
+	}
+	s.count++
+	s.added++
+	p.seq = s.added
+	p.steps = s.route(p, p.steps[:0], c)
+	for i := range p.steps {
+		s.enqueue(&p.steps[i])
+	}
+	return p.blocked == 0
+}
+
+// route appends to steps what the claim uses: the nodes of its requests and
+// their ancestors, each once.
+func (s *Set[T]) route(p *Place[T], steps []step[T], c *Claim) []step[T] {
+	s.stamp++
+	for _, r := range c.Requests() {
+		mode, above := exclusive, intentExclusive
+		if r.Mode == Shared {
+			mode, above = shared, intentShared
+		}
+		for n := s.node(r.Key); n != nil; n = n.parent {
+			if n.stamp == s.stamp {
+				st := &steps[n.at]
+				if joined := join[st.mode][mode]; joined != st.mode {
+					st.mode = joined
+				} else if mode == above {
+					break // nothing new from here up
+				}
+			} else {
+				n.stamp, n.at = s.stamp, len(steps)
+				steps = append(steps, step[T]{node: n, place: p, mode: mode})
+			}
+			mode = above
+		}
+	}
+	return steps
+}
+
+// Remove takes a claim out of the set and appends to woken the places that
+// are granted by that, in no particular order. It panics if p stands in no
+// set.
+func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
+	if p.seq == 0 {
+		panic("lockkeys: Set.Remove of a place that is not in use")
+	}
+	s.count--
+	p.seq = 0
+	s.woken = woken
+	for i := range p.steps {
+		s.dequeue(&p.steps[i])
+	}
+	woken, s.woken = s.woken, nil
+	clear(p.steps)
+	p.steps = p.steps[:0]
+	s.evict()
+	return woken
+}
+
+// Shrink replaces the granted claim of p by a narrower one, made of some of
+// its requests, and appends to woken the places that are granted by that. It
+// reports false, having changed nothing, when the claim would go on using a
+// node but in a weaker mode, which happens only if it mixes shared with
+// exclusive requests under one ancestor: then whoever waits must be taken out
+// and added again.
+func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], bool) {
+	var kept []step[T]
+	kept = s.route(p, kept, c)
+	for i := range p.steps {
+		old := &p.steps[i]
+		if n := old.node; n.stamp == s.stamp && kept[n.at].mode != old.mode {
+			return woken, false
+		}
+	}
+	s.woken = woken
+	rest := p.steps[:0:len(p.steps)]
+	for i := range p.steps {
+		if old := &p.steps[i]; old.node.stamp != s.stamp {
+			s.dequeue(old)
+		}
+	}
+	// The steps that stay move to the front; those in a list are put back
+	// under their new address.
+	for i := range p.steps {
+		old := &p.steps[i]
+		if old.node.stamp != s.stamp {
+			continue
+		}
+		rest = rest[:len(rest)+1]
+		st := &rest[len(rest)-1]
+		if st == old {
+			continue
+		}
+		if old.mode.real() {
+			old.run.steps.remove(old)
+		}
+		*st = *old
+		if st.mode.real() {
+			st.run.steps.push(st)
+		}
+	}
+	clear(p.steps[len(rest):])
+	p.steps = rest
+	woken, s.woken = s.woken, nil
+	s.evict()
+	return woken, true
+}
+
+// node returns the node of k. Those that are missing from the tree, of k and
+// of its ancestors, are made.
+func (s *Set[T]) node(k Key) *node[T] {
+	if k.path == "" {
+		return s.root
+	}
+	slot := maphash.String(s.seed, k.path) & (recentSize - 1)
+	if n := s.recent[slot]; n != nil && n.key == k {
+		return n
+	}
+	if n := s.recent[slot^1]; n != nil && n.key == k {
+		return n
+	}
+	n := s.deepest(k)
+	for len(n.key.path) < len(k.path) {
+		start := len(n.key.path)
+		if start > 0 {
+			start++ // the separator
+		}
+		child := &node[T]{key: Key{k.path[:k.segmentEnd(start)]}, parent: n}
+		n.kids++
+		s.index.ReplaceOrInsert(child)
+		n = child
+	}
+	s.recent[slot^1], s.recent[slot] = s.recent[slot], n
+	return n
+}
+
+// deepest returns the deepest node that contains k; see "Why one look-up is
+// enough".
+func (s *Set[T]) deepest(k Key) *node[T] {
+	s.pivot.key = k
+	s.index.DescendLessOrEqual(&s.pivot, s.visit)
+	n := s.found
+	s.pivot.key, s.found = Key{}, nil
+	for !n.key.Contains(k) {
+		n = n.parent
+	}
+	return n
+}
+
+// listIdle makes a node that nothing uses a candidate for removal.
+func (s *Set[T]) listIdle(n *node[T]) {
+	if n.listed {
+		return
+	}
+	n.listed = true
+	if s.idleLast == nil {
+		s.idleFirst = n
+	} else {
+		s.idleLast.nextIdle = n
+	}
+	s.idleLast = n
+}
+
+// evict removes the oldest candidates until few enough unused nodes are left.
+// One that is in use again is only struck off the list. There is a candidate
+// in every subtree that is not used.
+func (s *Set[T]) evict() {
+	for s.idleFirst != nil && s.index.Len()-s.used > maxIdle {
+		n := s.idleFirst
+		s.idleFirst = n.nextIdle
+		if s.idleFirst == nil {
+			s.idleLast = nil
+		}
+		n.listed, n.nextIdle = false, nil
+		if !n.idle() {
+			continue
+		}
+		s.index.Delete(n)
+		slot := maphash.String(s.seed, n.key.path) & (recentSize - 1)
+		for _, i := range [...]uint64{slot, slot ^ 1} {
+			if s.recent[i] == n {
+				s.recent[i] = nil
+			}
+		}
+		n.parent.kids--
+		if n.parent.idle() {
+			s.listIdle(n.parent)
+		}
+	}
+}
+
+// All yields the requests in the set with their places: in tree order, and
+// those for one key in order of arrival. The set must not change meanwhile.
+func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
+	return func(yield func(Request, *Place[T]) bool) {
+		if s.index == nil {
+			return
+		}
+		s.index.Ascend(func(n *node[T]) bool {
+			for r := n.head; r != nil; r = r.next {
+				if !r.mode.real() {
+					continue
+				}
+				mode := Shared
+				if r.mode == exclusive {
+					mode = Exclusive
+				}
+				for st := r.steps.first; st != nil; st = st.next {
+					if !yield(Request{n.key, mode}, st.place) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+}

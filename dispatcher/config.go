@@ -1,0 +1,251 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Handler does the work of one message. While it runs, no other handler runs
+// whose keys conflict with those of m, so it can be written as if it were the
+// only thread. An error is a failed attempt; see [Permanent] and [Widen] for
+// errors that steer what comes next, and [Release] for giving a key back
+// early. A panic or runtime.Goexit is a failed attempt too.
+//
+// The context ends when [Config.Timeout] has passed or when a shutdown nears
+// its deadline. It is valid until the handler returns.
+type Handler[M any] func(ctx context.Context, m M) error
+
+// BatchHandler does the work of several messages that all have the same
+// exclusive keys, in the order given, so that one database transaction serves
+// many. It returns nil if all succeeded, else one result for each message.
+//
+// Results count up to the first one that is neither nil nor [Permanent]. That
+// one is a failed attempt, and what comes after it is run again as if it had
+// not been in the batch: the handler must have had no lasting effect for it.
+// A handler that works in one transaction meets this by itself, with
+// FailAll(err, len(ms)) when the transaction is rolled back.
+type BatchHandler[M any] func(ctx context.Context, ms []M) []error
+
+// FailAll returns n results that are all err: what a [BatchHandler] returns
+// when its transaction failed as a whole.
+func FailAll(err error, n int) []error {
+	results := make([]error, n)
+	for i := range results {
+		results[i] = err
+	}
+	return results
+}
+
+// KeyFunc adds to claim the resources that m needs. It is called once for
+// each message, in Submit, on the submitter's goroutine, before any lock is
+// taken; it may be called from many goroutines at once. A claim left empty
+// conflicts with nothing. An error or a panic fails the message by its
+// failure policy, with a [*KeyFuncError] and without an attempt.
+type KeyFunc[M any] func(m M, claim *lockkeys.Claim) error
+
+// Config configures a [Dispatcher]. Keys and one of Handler and BatchHandler
+// are required; the zero value of every other field means its default.
+type Config[M any] struct {
+	// Keys derives a message's lock keys.
+	Keys KeyFunc[M]
+
+	// Handler is called for each message, or else
+	Handler Handler[M]
+	// BatchHandler for up to MaxBatch of them at a time.
+	BatchHandler BatchHandler[M]
+	// MaxBatch is the most messages given to one call of BatchHandler.
+	// Default: 64.
+	MaxBatch int
+
+	// Workers is the number of goroutines that run handlers. Handlers that
+	// wait for other services want more of them than there are processors.
+	// Default: 8.
+	Workers int
+	// Policy decides what may start while the head of the queue is blocked.
+	// Default: LookAhead(4096).
+	Policy Policy
+
+	// MaxPending bounds the messages accepted and not yet ended, other than
+	// those parked or queued behind a parked one. A submission that would
+	// exceed it waits or is refused. Default: 65,536.
+	MaxPending int
+	// MaxPendingBytes bounds the same messages by the sum of their sizes. One
+	// message that is larger on its own is refused with ErrTooLarge.
+	// Default: 0, no bound.
+	MaxPendingBytes int64
+	// Size gives a message's size in bytes; required with MaxPendingBytes.
+	Size func(m M) int64
+
+	// MaxAttempts is how often a message is tried, the first time included.
+	// Default: 1, no retries.
+	MaxAttempts int
+	// Backoff is how long to wait between attempts. The keys stay held
+	// meanwhile, but no worker does.
+	Backoff Backoff
+	// Timeout bounds one attempt: its context ends then. The keys stay held
+	// until the handler has returned, however long that takes, since nothing
+	// that conflicts may overlap it. Default: 0, no bound.
+	Timeout time.Duration
+
+	// Failure is what happens to a message whose attempts are used up or
+	// whose error is permanent. Default: DeadLetter.
+	Failure FailurePolicy
+	// FailureFor, if set, is asked in place of Failure.
+	FailureFor func(m M, err error) FailurePolicy
+	// DeadLetter, if set, is given the messages that fail under the policy
+	// DeadLetter, before their keys are released. If it gives an error itself
+	// the message is parked. It runs on a worker and must return when its
+	// context ends. Default: nil; such messages are logged.
+	DeadLetter func(ctx context.Context, m M, err error) error
+	// MaxParked bounds the messages that are parked or queued behind a parked
+	// one. Beyond it, messages that would queue behind a parked one count as
+	// pending, so that in the end submissions have to wait; nothing is lost.
+	// Default: 65,536.
+	MaxParked int
+
+	// CancelGrace is how long before its deadline a shutdown ends the
+	// contexts of handlers that still run; at most half of the time given to
+	// the shutdown. Default: 500 ms.
+	CancelGrace time.Duration
+
+	// Observer, if set, is told of all that happens; see [Observer].
+	Observer Observer[M]
+	// Logger is told what an operator should know: failed and parked
+	// messages, a stop. Default: none.
+	Logger *slog.Logger
+}
+
+// Backoff says how long to wait before each further attempt: Initial, and
+// then Multiplier times as long each time, up to Max; spread at random by
+// Jitter to either side.
+type Backoff struct {
+	Initial    time.Duration // Default: 100 ms.
+	Max        time.Duration // Default: 30 s.
+	Multiplier float64       // At least 1. Default: 2.
+	// Jitter is a share of the delay, from 0 to 1; negative for none.
+	// Default: 0.2.
+	Jitter float64
+}
+
+// Policy decides what may start while the head of the queue is blocked. Under
+// every policy, conflicting messages run in arrival order. The zero Policy is
+// LookAhead(4096).
+type Policy struct{ window int } // the window + 1; 0 for the default
+
+// HeadOnly is the policy of the paper that the method comes from (see the
+// package documentation): only the head of the queue is ever considered, so
+// a blocked head holds up what is behind it, related or not.
+func HeadOnly() Policy { return Policy{1} }
+
+// LookAhead lets a message start as soon as no earlier unfinished message
+// conflicts with it, looking past up to window blocked ones. A window of 0 is
+// the same as HeadOnly, and a negative one counts as 0.
+func LookAhead(window int) Policy { return Policy{max(window, 0) + 1} }
+
+// Window returns the look-ahead window: 0 for HeadOnly.
+func (p Policy) Window() int {
+	if p.window == 0 {
+		return 4096
+	}
+	return p.window - 1
+}
+
+// String returns "head-only" or "look-ahead(N)".
+func (p Policy) String() string {
+	if p.Window() == 0 {
+		return "head-only"
+	}
+	return fmt.Sprintf("look-ahead(%d)", p.Window())
+}
+
+// FailurePolicy is what happens to a message that failed for good.
+type FailurePolicy uint8
+
+const (
+	// DeadLetter gives the message to Config.DeadLetter and releases its
+	// keys: related messages go on without it.
+	DeadLetter FailurePolicy = iota
+	// Park keeps the message's keys closed. Related messages queue behind it
+	// in order, all others go on, until an operator calls Resume, Skip or
+	// Drop. See [Dispatcher.Parked].
+	Park
+	// Stop stops the dispatcher: nothing starts any more and submissions are
+	// refused with an error that wraps this one. The message stays with what
+	// [Dispatcher.Shutdown] returns as unfinished.
+	Stop
+)
+
+// String returns "dead-letter", "park" or "stop".
+func (p FailurePolicy) String() string {
+	switch p {
+	case DeadLetter:
+		return "dead-letter"
+	case Park:
+		return "park"
+	case Stop:
+		return "stop"
+	}
+	return fmt.Sprintf("FailurePolicy(%d)", uint8(p))
+}
+
+func (c Config[M]) withDefaults() Config[M] {
+	setDefault(&c.MaxBatch, 64)
+	setDefault(&c.Workers, 8)
+	setDefault(&c.MaxPending, 1<<16)
+	setDefault(&c.MaxAttempts, 1)
+	setDefault(&c.MaxParked, 1<<16)
+	setDefault(&c.CancelGrace, 500*time.Millisecond)
+	setDefault(&c.Backoff.Initial, 100*time.Millisecond)
+	setDefault(&c.Backoff.Max, max(30*time.Second, c.Backoff.Initial))
+	setDefault(&c.Backoff.Multiplier, 2)
+	setDefault(&c.Backoff.Jitter, 0.2)
+	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate names every problem at once. It is called on a config with its
+// defaults filled in.
+func (c Config[M]) validate() error {
+	var problems []error
+	bad := func(when bool, text string, args ...any) {
+		if when {
+			problems = append(problems, fmt.Errorf(text, args...))
+		}
+	}
+	bad(c.Keys == nil, "Keys is nil: set it to a function that names a message's keys")
+	bad(c.Handler == nil && c.BatchHandler == nil, "Handler is nil: set it, or BatchHandler")
+	bad(c.Handler != nil && c.BatchHandler != nil, "Handler and BatchHandler are both set: keep one")
+	bad(c.MaxBatch < 1, "MaxBatch is %d: it must be at least 1", c.MaxBatch)
+	bad(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
+	bad(c.MaxPending < 1, "MaxPending is %d: it must be at least 1", c.MaxPending)
+	bad(c.MaxPendingBytes < 0, "MaxPendingBytes is %d: it must not be negative", c.MaxPendingBytes)
+	bad(c.MaxPendingBytes > 0 && c.Size == nil, "Size is nil: MaxPendingBytes needs it")
+	bad(c.MaxAttempts < 1, "MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
+	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	bad(c.Failure > Stop, "Failure is %v: use DeadLetter, Park or Stop", c.Failure)
+	bad(c.MaxParked < 1, "MaxParked is %d: it must be at least 1", c.MaxParked)
+	bad(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
+	bad(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
+	bad(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
+	bad(c.Backoff.Multiplier < 1, "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
+	bad(c.Backoff.Jitter > 1, "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+}

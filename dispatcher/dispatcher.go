@@ -1,0 +1,137 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Dispatcher runs the handlers of messages on a pool of workers, as the
+// package documentation says. Make one with [New] and end it with
+// [Dispatcher.Shutdown] or [Dispatcher.Close]. All methods may be called from
+// any number of goroutines at once.
+//
+// # What the mutex guards
+//
+// Everything in the group mu, and nothing else. Functions that need it held
+// end in Locked. Under it nothing calls a handler, a key function, a
+// completion, an observer or a logger, and nothing waits. The work under it
+// is linear in keys × depth of a message for admitting it, and for releasing
+// it also in the messages that may start because of that; never in the number
+// waiting. The exceptions are rare acts that go once through the messages
+// waiting: parking one, an operator's decision on one, widening a claim when
+// others wait, and a snapshot.
+//
+// # Waking workers
+//
+// No wake-up is lost: whenever the mutex is let go while something could
+// start and a worker is idle, a wake-up is under way (waking is true). Who
+// makes work possible calls signalLocked before letting go; the worker woken
+// clears waking, takes a message and, if there is more to do, wakes the next
+// before it lets go itself. So at most one wake-up is under way at a time.
+type Dispatcher[M any] struct {
+	cfg  Config[M] // with defaults
+	gate *gate
+	pool sync.Pool // of *task[M]
+
+	// The context of all handlers, ended near the deadline of a shutdown.
+	work       context.Context
+	cancelWork context.CancelFunc
+	// Ends when submissions are refused; its cause is what they are told.
+	accepting   context.Context
+	stopAccepts context.CancelCauseFunc
+	// Closed when the last worker is gone, and the observer after it.
+	workersGone  chan struct{}
+	observerGone chan struct{}
+
+	mu struct {
+		sync.Mutex
+		work sync.Cond // idle workers wait here
+
+		lastID uint64
+		queue  taskList[M] // accepted and not considered yet
+		set    lockkeys.Set[*task[M]]
+		// Considered and blocked, in order of arrival. Members of a batch
+		// stay in it until they end.
+		waiting taskList[M]
+		looking int // of those, the ones that use the look-ahead window
+		ready   readyHeap[M]
+		workers []*worker[M]
+		backoff map[*task[M]]struct{}
+		parked  map[uint64]*task[M]
+		// The claims of parked and stalled messages. A blocked message is
+		// behind a parked one exactly if it conflicts with one of these.
+		closed lockkeys.Set[*task[M]]
+
+		idle     int // workers waiting for work
+		waking   bool
+		gone     int   // workers that have ended
+		closing  bool  // Shutdown was called: nothing starts any more
+		reported bool  // and has told what it left
+		stopped  error // a message failed under the policy Stop: likewise
+
+		stats    Stats
+		drainers []chan struct{}
+		events   eventQueue[M]
+
+		woken []*lockkeys.Place[*task[M]] // scratch
+	}
+}
+
+// New makes a dispatcher and starts its workers. The error wraps [ErrConfig].
+func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher[M]{cfg: cfg, workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d.work, d.cancelWork = context.WithCancel(context.Background())
+	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
+	d.gate = newGate(d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
+	d.pool.New = func() any { return new(task[M]) }
+	d.mu.work.L = &d.mu.Mutex
+	d.mu.backoff = make(map[*task[M]]struct{})
+	d.mu.parked = make(map[uint64]*task[M])
+	d.mu.events.init(&d.mu.Mutex)
+	for i := range cfg.Workers {
+		w := &worker[M]{d: d, index: i}
+		d.mu.workers = append(d.mu.workers, w)
+		go w.loop()
+	}
+	if cfg.Observer != nil {
+		go d.observe()
+	} else {
+		close(d.observerGone)
+	}
+	return d, nil
+}
+
+// Err returns nil while messages are accepted; afterwards what submissions
+// are told: ErrClosed, or an error that wraps ErrStopped and the cause.
+func (d *Dispatcher[M]) Err() error { return context.Cause(d.accepting) }
+
+// canStartLocked tells whether a worker that looks for work might find some.
+func (d *Dispatcher[M]) canStartLocked() bool {
+	if d.mu.closing || d.mu.stopped != nil {
+		return false
+	}
+	return len(d.mu.ready) > 0 || d.mu.queue.first != nil && d.mu.looking <= d.cfg.Policy.Window()
+}
+
+// signalLocked keeps the rule of "Waking workers".
+func (d *Dispatcher[M]) signalLocked() {
+	if d.mu.idle > 0 && !d.mu.waking && d.canStartLocked() {
+		d.mu.waking = true
+		d.mu.work.Signal()
+	}
+}
+
+// stop ends acceptance and starting because of a message that failed.
+func (d *Dispatcher[M]) stopLocked(cause error) {
+	if d.mu.stopped == nil && !d.mu.closing {
+		d.mu.stopped = fmt.Errorf("%w: %w", ErrStopped, cause)
+		d.stopAccepts(d.mu.stopped)
+	}
+}

@@ -1,0 +1,100 @@
+package dispatcher
+
+import (
+	"sync"
+	"time"
+)
+
+// maxEvents is how many events may be outstanding before workers wait for the
+// observer.
+const maxEvents = 4096
+
+// eventQueue has the events that the observer has not seen yet. It is part of
+// Dispatcher.mu.
+type eventQueue[M any] struct {
+	pending []Event[M]
+	closed  bool
+	some    sync.Cond // the observer waits here for events
+	fewer   sync.Cond // workers wait here for the observer
+}
+
+func (q *eventQueue[M]) init(mu *sync.Mutex) { q.some.L, q.fewer.L = mu, mu }
+
+func (q *eventQueue[M]) full() bool { return len(q.pending) >= maxEvents }
+
+// waitLocked waits until the observer has caught up.
+func (q *eventQueue[M]) waitLocked() {
+	for q.full() {
+		q.fewer.Wait()
+	}
+}
+
+// closeLocked says that no event will come any more.
+func (q *eventQueue[M]) closeLocked() {
+	q.closed = true
+	q.some.Signal()
+}
+
+// emitLocked tells the observer, if there is one, of an event about t. The
+// rest of e is filled in here.
+func (d *Dispatcher[M]) emitLocked(kind EventKind, t *task[M], e Event[M]) {
+	if d.cfg.Observer == nil {
+		return
+	}
+	e.Kind, e.Time = kind, time.Now()
+	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
+	e.Claim = append(e.Claim, t.claim.Requests()...)
+	t.since = e.Time
+	q := &d.mu.events
+	q.pending = append(q.pending, e)
+	if len(q.pending) == 1 {
+		q.some.Signal()
+	}
+}
+
+// emitBlockedLocked tells the observer what t waits for.
+func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
+	if d.cfg.Observer == nil {
+		return
+	}
+	e := Event[M]{Worker: -1}
+	if request, by, ok := d.mu.set.Blocker(&t.place); ok {
+		e.Key, e.Blocker = request.Key, by.Owner.id
+	}
+	d.emitLocked(Blocked, t, e)
+}
+
+// observe hands events to the observer until there are no more to come.
+func (d *Dispatcher[M]) observe() {
+	defer close(d.observerGone)
+	q := &d.mu.events
+	var events []Event[M]
+	for {
+		d.mu.Lock()
+		for len(q.pending) == 0 && !q.closed {
+			q.some.Wait()
+		}
+		events, q.pending = q.pending, events[:0]
+		q.fewer.Broadcast()
+		d.mu.Unlock()
+		if len(events) == 0 {
+			return
+		}
+		for i := range events {
+			d.tell(events[i])
+			events[i] = Event[M]{}
+		}
+	}
+}
+
+// tell calls the observer; its panic must not end the dispatcher.
+func (d *Dispatcher[M]) tell(e Event[M]) {
+	var caught error
+	defer func() {
+		if caught != nil {
+			d.cfg.Logger.Error("observer panicked", "event", e.Kind, "message", e.ID, "error", caught)
+		}
+	}()
+	defer recoverAs(&caught)
+	d.cfg.Observer.Observe(e)
+}

@@ -1,0 +1,136 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// outcome is what becomes of a message after its handler returned.
+type outcome struct {
+	kind     outcomeKind
+	err      error
+	requests []lockkeys.Request // of widened
+}
+
+type outcomeKind uint8
+
+const (
+	ended       outcomeKind = iota // with err as its result, which has been told
+	failed                         // to be tried again
+	widened                        // to run again with more keys
+	parked                         // to be parked
+	stopped                        // to stop the dispatcher
+	interrupted                    // by a shutdown; not an attempt
+	untouched                      // of a batch: the handler did not get to it
+)
+
+// finish judges the results of a batch and completes what ended. What follows
+// the first message that did not end goes back as it was.
+func (w *worker[M]) finish(results []error) {
+	d := w.d
+	w.outcomes = w.outcomes[:0]
+	open := false
+	for i, t := range w.batch {
+		o := outcome{kind: untouched}
+		if !open {
+			o = d.judge(t, results[i])
+			open = o.kind != ended
+		}
+		w.outcomes = append(w.outcomes, o)
+		if o.kind == ended {
+			d.complete(t, o.err)
+		}
+	}
+}
+
+// judge decides what becomes of t after an attempt that gave err.
+func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
+	if err == nil {
+		return outcome{kind: ended}
+	}
+	if d.work.Err() != nil && t.keyErr == nil {
+		return outcome{kind: interrupted, err: err}
+	}
+	if widen, ok := errors.AsType[*WidenError](err); ok {
+		if d.wider(t, widen.Requests) {
+			return outcome{kind: widened, requests: widen.Requests}
+		}
+		err = Permanent(fmt.Errorf("handler asked to widen for keys that its message has: %w", err))
+	}
+	if t.keyErr == nil && t.attempts-t.spent < d.cfg.MaxAttempts && !IsPermanent(err) {
+		return outcome{kind: failed, err: err}
+	}
+	return d.fail(t, &HandlerError{ID: t.id, Attempts: t.attempts, Err: err})
+}
+
+// fail applies the failure policy to a message that failed for good.
+func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
+	log := d.cfg.Logger.With("message", t.id, "attempts", t.attempts)
+	policy := d.cfg.Failure
+	if d.cfg.FailureFor != nil {
+		if asked, caught := d.askPolicy(t, err); caught == nil {
+			policy = asked
+		} else {
+			log.Error("FailureFor panicked; using Failure", "policy", policy, "error", caught)
+		}
+	}
+	switch policy {
+	case Park:
+		log.Error("message parked; its keys stay closed until Resume, Skip or Drop", "error", err)
+		return outcome{kind: parked, err: err}
+	case Stop:
+		log.Error("message failed; the dispatcher stops", "error", err)
+		return outcome{kind: stopped, err: err}
+	}
+	if d.cfg.DeadLetter == nil {
+		log.Error("message failed and is dropped: there is no DeadLetter", "error", err)
+		return outcome{kind: ended, err: err}
+	}
+	if deadErr := d.deadLetter(t, err); deadErr != nil {
+		err = errors.Join(err, fmt.Errorf("dispatcher: dead-lettering: %w", deadErr))
+		log.Error("message could not be dead-lettered and is parked", "error", err)
+		return outcome{kind: parked, err: err}
+	}
+	log.Warn("message dead-lettered", "error", err)
+	return outcome{kind: ended, err: err}
+}
+
+func (d *Dispatcher[M]) askPolicy(t *task[M], err error) (policy FailurePolicy, caught error) {
+	defer recoverAs(&caught)
+	return d.cfg.FailureFor(t.msg, err), nil
+}
+
+func (d *Dispatcher[M]) deadLetter(t *task[M], err error) (caught error) {
+	defer recoverAs(&caught)
+	return d.cfg.DeadLetter(d.work, t.msg, err)
+}
+
+// complete tells whoever waits for the result of t. It is called once for
+// each task, before its keys are released.
+func (d *Dispatcher[M]) complete(t *task[M], err error) {
+	if t.done != nil {
+		if caught := d.callDone(t, err); caught != nil {
+			d.cfg.Logger.Error("completion callback panicked", "message", t.id, "error", caught)
+		}
+	}
+	if t.ticket != nil {
+		t.ticket.err = err
+		close(t.ticket.done)
+	}
+}
+
+func (d *Dispatcher[M]) callDone(t *task[M], err error) (caught error) {
+	defer recoverAs(&caught)
+	t.done(t.msg, err)
+	return nil
+}
+
+// recoverAs, deferred, turns a panic into an error.
+func recoverAs(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{v, debug.Stack()}
+	}
+}

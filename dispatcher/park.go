@@ -1,0 +1,210 @@
+package dispatcher
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// ParkedMessage is a message whose failure closed its keys.
+type ParkedMessage[M any] struct {
+	ID       uint64
+	Message  M
+	Claim    []lockkeys.Request
+	Attempts int
+	Err      error     // of the last attempt
+	Since    time.Time // when it was parked
+	// Behind is the number of messages that wait for it; one that waits for
+	// several parked messages counts with one of them.
+	Behind int
+}
+
+// Parked returns the parked messages in order of arrival.
+func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	behind := make(map[*task[M]]int)
+	root := make(map[*task[M]]*task[M])
+	for t := d.mu.waiting.first; t != nil; t = t.next {
+		if !t.stalled {
+			continue
+		}
+		if _, by, ok := d.mu.closed.Blocker(&t.closedPlace); ok {
+			head := by.Owner
+			if root[head] != nil {
+				head = root[head]
+			}
+			root[t] = head
+			behind[head]++
+		}
+	}
+	list := make([]ParkedMessage[M], 0, len(d.mu.parked))
+	for _, t := range d.mu.parked {
+		list = append(list, ParkedMessage[M]{t.id, t.msg, slices.Clone(t.claim.Requests()), t.attempts, t.err, t.since, behind[t]})
+	}
+	slices.SortFunc(list, func(a, b ParkedMessage[M]) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Resume lets a parked message be tried again, with MaxAttempts attempts from
+// now on; those before still count in what is reported. What waits behind it
+// follows in order, if it succeeds, with newer arrivals behind that. If it
+// fails again it is parked again, before any of them. The error is
+// [ErrNotParked] or [ErrClosed].
+func (d *Dispatcher[M]) Resume(id uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, err := d.unparkLocked(id)
+	if err != nil {
+		return err
+	}
+	t.spent, t.retry = t.attempts, nil
+	d.emitLocked(Resumed, t, Event[M]{Worker: -1})
+	d.openLocked(t)
+	d.restartLocked(t)
+	d.signalLocked()
+	return nil
+}
+
+// Skip gives a parked message up and releases its keys, so that what waits
+// behind it goes on. Its result wraps [ErrSkipped] and the error that parked
+// it. The error of Skip is [ErrNotParked] or [ErrClosed].
+func (d *Dispatcher[M]) Skip(id uint64) error { return d.giveUp(id, false) }
+
+// Drop gives up a parked message and all that waits and conflicts with it;
+// their results wrap [ErrSkipped]. The error of Drop is [ErrNotParked] or
+// [ErrClosed].
+func (d *Dispatcher[M]) Drop(id uint64) error { return d.giveUp(id, true) }
+
+func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
+	d.mu.Lock()
+	t, err := d.unparkLocked(id)
+	if err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	leaving := []*task[M]{t}
+	for q := d.mu.waiting.first; related && q != nil; {
+		next := q.next
+		if q.state == StateWaiting && q.claim.Conflicts(&t.claim) {
+			d.mu.waiting.remove(q)
+			if !q.stalled {
+				d.mu.looking--
+			}
+			q.state, q.err = StateParked, t.err
+			leaving = append(leaving, q)
+		}
+		q = next
+	}
+	d.mu.Unlock()
+
+	// Nobody else can end these now, and their keys are still taken.
+	for _, q := range leaving {
+		q.err = errors.Join(ErrSkipped, q.err)
+		d.cfg.Logger.Warn("message given up by an operator", "message", q.id, "error", q.err)
+		d.complete(q, q.err)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range leaving {
+		if q == t || q.stalled {
+			d.openLocked(q)
+		}
+		d.endLocked(q, -1, q.err)
+	}
+	d.signalLocked()
+	d.quietLocked()
+	return nil
+}
+
+// unparkLocked takes a message off the parked ones. It goes on having its
+// keys, and those who wait for it go on being stalled.
+func (d *Dispatcher[M]) unparkLocked(id uint64) (*task[M], error) {
+	t := d.mu.parked[id]
+	switch {
+	case d.mu.closing:
+		return nil, ErrClosed
+	case t == nil:
+		return nil, ErrNotParked
+	}
+	delete(d.mu.parked, id)
+	return t, nil
+}
+
+// parkLocked closes the keys of a message that failed.
+func (d *Dispatcher[M]) parkLocked(t *task[M], worker int) {
+	t.state = StateParked
+	d.mu.parked[t.id] = t
+	d.leaveGateLocked(t)
+	d.emitLocked(Parked, t, Event[M]{Worker: worker, Err: t.err})
+	t.since = time.Now()
+	if d.mu.closed.Add(&t.closedPlace, &t.claim) {
+		d.stallAllLocked()
+	} else {
+		d.restallLocked() // it conflicts with some that are stalled already
+	}
+}
+
+// stallLocked notes that a blocked message is behind a parked one, if it is
+// and MaxParked allows it. Such a message uses neither the look-ahead window
+// nor a slot of MaxPending.
+func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
+	if len(d.mu.parked) == 0 || d.mu.closed.Len() >= d.cfg.MaxParked {
+		return false
+	}
+	if d.mu.closed.Add(&t.closedPlace, &t.claim) {
+		d.mu.closed.Remove(&t.closedPlace, nil)
+		return false
+	}
+	t.stalled = true
+	d.leaveGateLocked(t)
+	return true
+}
+
+// stallAllLocked notes which of the waiting messages are behind a parked one.
+func (d *Dispatcher[M]) stallAllLocked() {
+	for t := d.mu.waiting.first; t != nil; t = t.next {
+		if t.state == StateWaiting && !t.stalled && d.stallLocked(t) {
+			d.mu.looking--
+		}
+	}
+}
+
+// restallLocked does the same when the order of claims in the closed set may
+// be wrong: parked ones come first, then the others by arrival.
+func (d *Dispatcher[M]) restallLocked() {
+	if d.mu.closed.Len() == 0 {
+		return
+	}
+	for t := d.mu.waiting.last; t != nil; t = t.prev {
+		if t.stalled {
+			d.mu.closed.Remove(&t.closedPlace, nil)
+			t.stalled = false
+			d.mu.looking++
+		}
+	}
+	d.stallAllLocked()
+}
+
+// openLocked takes a claim that is parked no longer, or stalled no longer, out
+// of the closed set, and all those that were stalled because of it alone.
+func (d *Dispatcher[M]) openLocked(t *task[M]) {
+	t.stalled = false
+	woken := d.mu.closed.Remove(&t.closedPlace, nil)
+	for len(woken) > 0 {
+		q := woken[len(woken)-1].Owner
+		woken = woken[:len(woken)-1]
+		if !q.stalled {
+			continue
+		}
+		q.stalled = false
+		if q.state == StateWaiting {
+			d.mu.looking++
+		}
+		woken = d.mu.closed.Remove(&q.closedPlace, woken)
+	}
+}

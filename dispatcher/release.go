@@ -1,0 +1,89 @@
+package dispatcher
+
+import "github.com/interlock-go/interlock/lockkeys"
+
+// settleLocked ends the running of w's batch: messages that ended release
+// their keys, the others go where their outcome says.
+func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
+	// Those that the handler did not get to go back first, so that what is
+	// done with the one before them finds them waiting.
+	for i := len(w.batch) - 1; i > 0 && w.outcomes[i].kind == untouched; i-- {
+		t := w.batch[i]
+		t.state = StateWaiting
+		t.attempts--
+		d.mu.looking++
+	}
+	for i, t := range w.batch {
+		o := &w.outcomes[i]
+		if i > 0 && o.kind != untouched {
+			d.mu.waiting.remove(t)
+		}
+		t.err = o.err
+		switch o.kind {
+		case ended:
+			d.endLocked(t, w.index, o.err)
+		case failed:
+			d.mu.stats.Retried++
+			d.backoffLocked(t, w.index)
+		case widened:
+			t.attempts--
+			d.emitLocked(Widened, t, Event[M]{Worker: w.index})
+			d.widenLocked(t, o.requests)
+		case parked:
+			d.parkLocked(t, w.index)
+		case stopped:
+			d.stopLocked(o.err)
+			d.holdLocked(t)
+		case interrupted:
+			t.attempts--
+			d.holdLocked(t)
+		case untouched:
+		}
+		w.batch[i] = nil
+	}
+	w.batch = w.batch[:0]
+	clear(w.outcomes)
+	d.quietLocked()
+}
+
+// endLocked releases what an ended message holds. It must have its result.
+func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
+	if err == nil {
+		d.mu.stats.Succeeded++
+	} else {
+		d.mu.stats.Failed++
+	}
+	d.emitLocked(Finished, t, Event[M]{Worker: worker, Err: err})
+	d.leaveGateLocked(t)
+	d.removeLocked(t)
+	t.reset()
+	d.pool.Put(t)
+}
+
+// removeLocked takes the claim of t out of the set and wakes what waited for
+// it alone.
+func (d *Dispatcher[M]) removeLocked(t *task[M]) {
+	d.wakeAllLocked(d.mu.set.Remove(&t.place, d.mu.woken[:0]))
+}
+
+func (d *Dispatcher[M]) wakeAllLocked(woken []*lockkeys.Place[*task[M]]) {
+	d.mu.woken = woken
+	for i, place := range woken {
+		d.wakeLocked(place.Owner)
+		woken[i] = nil
+	}
+}
+
+// holdLocked keeps a message that will not be tried again by this dispatcher
+// for Shutdown to return.
+func (d *Dispatcher[M]) holdLocked(t *task[M]) {
+	t.state = StateBackoff
+	d.mu.backoff[t] = struct{}{}
+}
+
+func (d *Dispatcher[M]) leaveGateLocked(t *task[M]) {
+	if t.holdsSlot {
+		t.holdsSlot = false
+		d.gate.leave(t.size)
+	}
+}

@@ -1,0 +1,118 @@
+package dispatcher
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Stats counts messages. The first group only grows; the second is the state
+// of the moment.
+type Stats struct {
+	Accepted  uint64
+	Started   uint64 // attempts begun
+	Retried   uint64 // attempts that failed and were followed by another
+	Succeeded uint64
+	Failed    uint64 // ended with an error, skipped and dropped ones included
+
+	Queued  int // accepted and not considered yet
+	Waiting int // behind a conflicting message; those behind a parked one not included
+	Ready   int // have their keys and wait for a worker
+	Running int
+	Backoff int // wait for their next attempt
+	Parked  int
+	Behind  int // behind a parked message
+}
+
+// Stats returns the counts, all of one moment.
+func (d *Dispatcher[M]) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.mu.stats
+	s.Queued = d.mu.queue.len
+	s.Waiting = d.mu.looking
+	s.Ready = len(d.mu.ready)
+	s.Running = d.runningLocked()
+	s.Backoff = len(d.mu.backoff)
+	s.Parked = len(d.mu.parked)
+	s.Behind = d.mu.closed.Len() - len(d.mu.parked)
+	return s
+}
+
+func (d *Dispatcher[M]) runningLocked() (n int) {
+	for _, w := range d.mu.workers {
+		n += len(w.batch)
+	}
+	return n
+}
+
+// Snapshot is what a dispatcher holds at one moment.
+type Snapshot[M any] struct {
+	// Messages are those considered so far, in order of arrival: all that
+	// hold or wait for keys.
+	Messages []MessageInfo[M]
+	// Queued is the number of those not considered yet.
+	Queued int
+}
+
+// MessageInfo is one message in a snapshot.
+type MessageInfo[M any] struct {
+	ID       uint64
+	Message  M
+	State    State
+	Claim    []lockkeys.Request
+	Attempts int
+	Worker   int   // the worker that runs it, from 0, or -1
+	Err      error // of the last attempt
+	// Since is when the message came into its state. It is known for parked
+	// messages, and with an Observer for all; otherwise it is zero.
+	Since time.Time
+	// Blocker is the ID of the nearest message that this one waits for, and
+	// BlockedBy the request of that message which is in its way. Blocker is
+	// 0 for messages that wait for none.
+	Blocker   uint64
+	BlockedBy lockkeys.Request
+	// Stalled tells whether it waits, directly or not, for a parked message.
+	Stalled bool
+}
+
+// Snapshot returns a consistent picture of who holds what and who waits for
+// whom. It goes once through all messages that hold or wait for keys, under
+// the mutex, and is meant for people and for tests.
+func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Snapshot[M]{Queued: d.mu.queue.len}
+	add := func(t *task[M], worker int) {
+		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, t.since, 0, lockkeys.Request{}, t.stalled}
+		if t.state == StateWaiting {
+			if request, by, ok := d.mu.set.Blocker(&t.place); ok {
+				m.Blocker, m.BlockedBy = by.Owner.id, request
+			}
+		}
+		s.Messages = append(s.Messages, m)
+	}
+	for t := d.mu.waiting.first; t != nil; t = t.next {
+		if t.state == StateWaiting {
+			add(t, -1)
+		}
+	}
+	for _, t := range d.mu.ready {
+		add(t, -1)
+	}
+	for t := range d.mu.backoff {
+		add(t, -1)
+	}
+	for _, t := range d.mu.parked {
+		add(t, -1)
+	}
+	for _, w := range d.mu.workers {
+		for _, t := range w.batch {
+			add(t, w.index)
+		}
+	}
+	slices.SortFunc(s.Messages, func(a, b MessageInfo[M]) int { return cmp.Compare(a.ID, b.ID) })
+	return s
+}

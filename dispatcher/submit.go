@@ -1,0 +1,262 @@
+package dispatcher
+
+import (
+	"context"
+	"runtime/debug"
+)
+
+// SubmitOption adds to a submission; see [OnDone].
+type SubmitOption[M any] struct{ done func(m M, err error) }
+
+// OnDone sets the completion callback of a submission. It is called exactly
+// once for every message of the submission that was accepted, with the
+// message's result: nil, a [*HandlerError], or [ErrClosed] if a shutdown left
+// it unfinished. It is called on a worker before the message's keys are
+// released, so for conflicting messages in their order and one at a time; it
+// must be quick, and must not wait for another message of this dispatcher.
+// A message that is parked has no result until an operator decides.
+func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
+	return SubmitOption[M]{done: done}
+}
+
+// Submit accepts m. The order in which messages are accepted is the order in
+// which conflicting ones run. While the queue is full it waits, and the
+// submissions that wait are accepted in the order in which they came.
+//
+// The error is nil if m was accepted, and then m will have a result.
+// Otherwise it was not: the error is that of ctx if it ended while waiting,
+// [ErrClosed], [ErrTooLarge], [ErrNested], or one that wraps [ErrStopped].
+func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
+	t := d.newTask(m, opts)
+	if err := d.enter(ctx, t); err != nil {
+		d.discard(t)
+		return err
+	}
+	return d.accept(t)
+}
+
+// TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull]
+// where that would wait.
+func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
+	t := d.newTask(m, opts)
+	err := d.tooLarge(t)
+	if err == nil && !d.gate.tryEnter(t.size) {
+		if err = d.Err(); err == nil {
+			err = ErrFull
+		}
+	}
+	if err != nil {
+		d.discard(t)
+		return err
+	}
+	return d.accept(t)
+}
+
+// SubmitBatch accepts messages in their order, all at once if there is room
+// for them: other submissions then come before or after, not between. It
+// returns how many were accepted, from the first on; if that is not all of
+// them, the error is that of [Dispatcher.Submit] for the next one.
+func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
+	var run taskList[M]
+	flush := func() error {
+		n := run.len
+		if err := d.acceptAll(&run); err != nil {
+			return err
+		}
+		accepted += n
+		return nil
+	}
+	for _, m := range ms {
+		t := d.newTask(m, opts)
+		err = d.tooLarge(t)
+		if err == nil && !d.gate.tryEnter(t.size) {
+			// What has a slot must be able to run before anything waits.
+			if err = flush(); err == nil {
+				err = d.enter(ctx, t)
+			}
+		}
+		if err != nil {
+			d.discard(t)
+			break
+		}
+		run.push(t)
+	}
+	if flushErr := flush(); err == nil {
+		err = flushErr
+	}
+	return accepted, err
+}
+
+// Do submits m and waits for its result. If ctx ends first, Do returns its
+// error; a message that was accepted by then runs all the same. A message
+// that is parked keeps Do waiting. The errors are those of Submit, and the
+// result of m.
+func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
+	if within(ctx, d) {
+		return ErrNested
+	}
+	ticket, err := d.Go(ctx, m)
+	if err != nil {
+		return err
+	}
+	return ticket.Wait(ctx)
+}
+
+// Go submits m and returns a ticket to wait for its result. The errors are
+// those of Submit.
+func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
+	t := d.newTask(m, opts)
+	ticket := &Ticket{done: make(chan struct{})}
+	t.ticket = ticket
+	err := d.enter(ctx, t)
+	if err != nil {
+		d.discard(t)
+	} else {
+		err = d.accept(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ticket, nil
+}
+
+// Ticket stands for one accepted message.
+type Ticket struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Done returns a channel that is closed when the message has its result.
+func (t *Ticket) Done() <-chan struct{} { return t.done }
+
+// Err returns the message's result, or nil while it has none.
+func (t *Ticket) Err() error {
+	select {
+	case <-t.done:
+		return t.err
+	default:
+		return nil
+	}
+}
+
+// Wait waits for the message's result, or for the end of ctx, and returns
+// either error.
+func (t *Ticket) Wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// newTask makes the task of a message that is not accepted yet, with its keys.
+func (d *Dispatcher[M]) newTask(m M, opts []SubmitOption[M]) *task[M] {
+	t := d.pool.Get().(*task[M])
+	t.msg = m
+	for _, o := range opts {
+		t.done = o.done
+	}
+	if d.cfg.Size != nil {
+		t.size = max(d.cfg.Size(m), 0)
+	}
+	if err := d.deriveKeys(t); err != nil {
+		t.claim.Reset()
+		t.keyErr = &KeyFuncError{err}
+	}
+	t.claim.Requests() // normalised here, outside the mutex
+	return t
+}
+
+func (d *Dispatcher[M]) deriveKeys(t *task[M]) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	return d.cfg.Keys(t.msg, &t.claim)
+}
+
+func (d *Dispatcher[M]) discard(t *task[M]) {
+	t.reset()
+	d.pool.Put(t)
+}
+
+func (d *Dispatcher[M]) tooLarge(t *task[M]) error {
+	if d.cfg.MaxPendingBytes > 0 && t.size > d.cfg.MaxPendingBytes {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// enter takes a slot for t, waiting for it if need be.
+func (d *Dispatcher[M]) enter(ctx context.Context, t *task[M]) error {
+	if err := d.tooLarge(t); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d.gate.tryEnter(t.size) {
+		return nil
+	}
+	if within(ctx, d) {
+		return ErrNested
+	}
+	return d.gate.enter(ctx, t.size)
+}
+
+// accept puts a task that has a slot into the queue.
+func (d *Dispatcher[M]) accept(t *task[M]) error {
+	d.mu.Lock()
+	if err := d.refusedLocked(); err != nil {
+		d.mu.Unlock()
+		d.gate.leave(t.size)
+		d.discard(t)
+		return err
+	}
+	d.queueLocked(t)
+	d.signalLocked()
+	d.mu.Unlock()
+	return nil
+}
+
+// acceptAll is accept for many; it empties the list.
+func (d *Dispatcher[M]) acceptAll(l *taskList[M]) error {
+	if l.len == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	err := d.refusedLocked()
+	for t := l.pop(); t != nil; t = l.pop() {
+		if err == nil {
+			d.queueLocked(t)
+		} else {
+			d.gate.leave(t.size)
+			d.discard(t)
+		}
+	}
+	d.signalLocked()
+	d.mu.Unlock()
+	return err
+}
+
+// refusedLocked decides about acceptance under the mutex, so that nothing is
+// accepted after a shutdown has collected what is left.
+func (d *Dispatcher[M]) refusedLocked() error {
+	if d.mu.closing {
+		return ErrClosed
+	}
+	return d.mu.stopped
+}
+
+func (d *Dispatcher[M]) queueLocked(t *task[M]) {
+	d.mu.lastID++
+	t.id = d.mu.lastID
+	t.state = StateQueued
+	t.holdsSlot = true
+	t.place.Owner, t.closedPlace.Owner = t, t
+	d.mu.queue.push(t)
+	d.mu.stats.Accepted++
+	d.emitLocked(Queued, t, Event[M]{Worker: -1})
+}

@@ -1,0 +1,114 @@
+package dispatcher
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// wider tells whether requests add anything to what t claims.
+func (d *Dispatcher[M]) wider(t *task[M], requests []lockkeys.Request) bool {
+	var claim lockkeys.Claim
+	claim.Add(t.claim.Requests()...)
+	claim.Add(requests...)
+	return !slices.Equal(claim.Requests(), t.claim.Requests())
+}
+
+// widenLocked gives t, which has its keys and does not run, a wider claim: its
+// own, the requests, and the keys it gave back during its last attempt. The
+// new claim takes the place in the order that t has by its arrival: behind
+// all that runs and all that arrived earlier, before all that waits and
+// arrived later. To that end the latter leave the set and return to it behind
+// t, which costs one pass over them.
+//
+// Nothing can be blocked for ever by this: a message that waits, waits for
+// messages that run or for such that arrived earlier. Of two running messages
+// that widen towards each other, the first to do so stops running and waits
+// for the other; when the other does so too, it does not run either, and the
+// earlier one of the two goes first.
+func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request) {
+	later := d.withdrawLocked(t.id)
+	woken := d.mu.set.Remove(&t.place, d.mu.woken[:0])
+	t.claim.Add(requests...)
+	t.claim.Add(t.gone...)
+	t.gone = nil
+	granted := d.mu.set.Add(&t.place, &t.claim)
+	d.returnLocked(later)
+	if granted {
+		d.readyLocked(t)
+	} else {
+		at := d.mu.waiting.last
+		for at != nil && at.id > t.id {
+			at = at.prev
+		}
+		d.waitLocked(t, at)
+	}
+	d.wakeAllLocked(woken)
+	d.restallLocked()
+}
+
+// withdrawLocked takes the places of waiting messages that arrived after id
+// out of the set, the latest first, so that nothing is granted by it: what
+// could be is behind them and gone already. They stay in the waiting list.
+func (d *Dispatcher[M]) withdrawLocked(id uint64) (withdrawn []*task[M]) {
+	for t := d.mu.waiting.last; t != nil && t.id > id; t = t.prev {
+		if t.state == StateWaiting { // not the running rest of a batch
+			d.mu.set.Remove(&t.place, nil)
+			withdrawn = append(withdrawn, t)
+		}
+	}
+	slices.Reverse(withdrawn)
+	return withdrawn
+}
+
+// returnLocked puts withdrawn messages back in their order and wakes those
+// that wait for nothing any more.
+func (d *Dispatcher[M]) returnLocked(withdrawn []*task[M]) {
+	for _, t := range withdrawn {
+		if d.mu.set.Add(&t.place, &t.claim) {
+			d.wakeLocked(t)
+		}
+	}
+}
+
+// release is Release for the message that w runs under s.
+func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
+	d := w.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cfg.BatchHandler != nil || len(w.batch) == 0 || w.batch[0].id != s.info.ID {
+		return ErrNoHandler
+	}
+	t := w.batch[0]
+	requests := t.claim.Requests()
+	for _, k := range keys {
+		if !slices.ContainsFunc(requests, func(r lockkeys.Request) bool { return r.Key == k }) {
+			return fmt.Errorf("%w: %v is not one of %v", ErrNotHeld, k, requests)
+		}
+	}
+	var rest lockkeys.Claim
+	for _, r := range requests {
+		if slices.Contains(keys, r.Key) {
+			t.gone = append(t.gone, r)
+			d.emitLocked(Released, t, Event[M]{Worker: w.index, Key: r.Key})
+		} else {
+			rest.Add(r)
+		}
+	}
+	if woken, ok := d.mu.set.Shrink(&t.place, &rest, d.mu.woken[:0]); ok {
+		d.wakeAllLocked(woken)
+	} else {
+		// Shared and exclusive keys under one ancestor: take everything that
+		// waits out, and t, and put t back before the rest.
+		waiting := d.withdrawLocked(0)
+		d.removeLocked(t)
+		d.mu.set.Add(&t.place, &rest)
+		d.returnLocked(waiting)
+	}
+	t.claim.Reset()
+	t.claim.Add(rest.Requests()...)
+	t.claim.Requests()
+	d.signalLocked()
+	return nil
+}

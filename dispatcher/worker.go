@@ -1,0 +1,161 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+)
+
+// worker is one goroutine that runs handlers, and what it works on. But for
+// index, its fields belong to that goroutine; batch is read by others under
+// Dispatcher.mu and therefore changed under it.
+type worker[M any] struct {
+	d     *Dispatcher[M]
+	index int
+	batch []*task[M] // running; empty between messages
+
+	outcomes []outcome // of batch
+	messages []M       // scratch for BatchHandler
+	scope    *scope
+}
+
+// loop is the life of a worker: the end of one message and the beginning of
+// the next happen under one hold of the mutex.
+func (w *worker[M]) loop() {
+	for w.next() {
+		w.run()
+	}
+	w.d.abandonLate()
+}
+
+// next settles the batch that has run and takes the next one, waiting for it
+// if need be. It returns false when the worker is to end.
+func (w *worker[M]) next() bool {
+	d := w.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.settleLocked(w)
+	if d.mu.events.full() {
+		d.signalLocked()
+		d.mu.events.waitLocked()
+	}
+	t := d.takeLocked()
+	for t == nil {
+		if d.mu.closing {
+			d.endWorkerLocked()
+			return false
+		}
+		d.mu.idle++
+		d.mu.work.Wait()
+		d.mu.idle--
+		d.mu.waking = false
+		t = d.takeLocked()
+	}
+	d.gatherLocked(w, t)
+	d.startLocked(w)
+	d.signalLocked()
+	return true
+}
+
+// endWorkerLocked notes that a worker ends; the last one says so.
+func (d *Dispatcher[M]) endWorkerLocked() {
+	d.mu.gone++
+	if d.mu.gone == len(d.mu.workers) {
+		close(d.workersGone)
+		d.mu.events.closeLocked()
+	}
+}
+
+// run calls the handler for the batch, judges the results, and tells those
+// whose messages have ended. If the handler ends the goroutine, another takes
+// the worker over.
+func (w *worker[M]) run() {
+	var results []error
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// A panic was caught in call, so this is runtime.Goexit.
+		w.finish(FailAll(ErrGoexit, len(w.batch)))
+		go w.loop()
+	}()
+	var one [1]error
+	if w.d.cfg.BatchHandler == nil || w.batch[0].keyErr != nil {
+		one[0] = w.call()
+		results = one[:]
+	} else {
+		results = w.callBatch()
+	}
+	returned = true
+	w.finish(results)
+}
+
+// call runs the handler for a single message.
+func (w *worker[M]) call() (err error) {
+	t := w.batch[0]
+	if t.keyErr != nil {
+		return t.keyErr
+	}
+	ctx, cancel := w.context()
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	return w.timeout(ctx, w.d.cfg.Handler(ctx, t.msg))
+}
+
+// callBatch runs the batch handler.
+func (w *worker[M]) callBatch() (results []error) {
+	n := len(w.batch)
+	for _, t := range w.batch {
+		w.messages = append(w.messages, t.msg)
+	}
+	ctx, cancel := w.context()
+	defer cancel()
+	defer func() {
+		clear(w.messages)
+		w.messages = w.messages[:0]
+		if v := recover(); v != nil {
+			results = FailAll(&PanicError{v, debug.Stack()}, n)
+		}
+	}()
+	results = w.d.cfg.BatchHandler(ctx, w.messages)
+	switch len(results) {
+	case 0:
+		return make([]error, n)
+	case n:
+		for i, err := range results {
+			results[i] = w.timeout(ctx, err)
+		}
+		return results
+	}
+	return FailAll(Permanent(fmt.Errorf("dispatcher: BatchHandler gave %d results for %d messages: it must give nil, or one for each", len(results), n)), n)
+}
+
+func noCancel() {}
+
+// context returns the context of the next call of the handler.
+func (w *worker[M]) context() (ctx context.Context, cancel context.CancelFunc) {
+	d, s := w.d, w.scope
+	if s == nil || s.used.Load() {
+		s = &scope{owner: d, release: w.release}
+		w.scope = s
+	}
+	s.info = Info{ID: w.batch[0].id, Attempt: w.batch[0].attempts, Worker: w.index}
+	s.base, cancel = d.work, noCancel
+	if d.cfg.Timeout > 0 {
+		s.base, cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
+	}
+	return s, cancel
+}
+
+// timeout marks an error that came after the time limit.
+func (w *worker[M]) timeout(ctx context.Context, err error) error {
+	if err != nil && w.d.cfg.Timeout > 0 && context.Cause(ctx) == ErrTimeout {
+		return fmt.Errorf("%w (%v): %w", ErrTimeout, w.d.cfg.Timeout, err)
+	}
+	return err
+}

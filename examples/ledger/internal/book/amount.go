@@ -1,0 +1,98 @@
+package book
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/shopspring/decimal"
+)
+
+// Amount is an exact decimal number.
+type Amount struct{ decimal.Decimal }
+
+// maxAmountBytes keeps arithmetic cheap whatever the input says.
+const maxAmountBytes = 100
+
+var amountForm = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+
+// ParseAmount reads plain decimal notation such as "-12.50". There is no
+// exponent, so that a short text is never a huge number.
+func ParseAmount(text string) (Amount, error) {
+	if len(text) > maxAmountBytes {
+		return Amount{}, fmt.Errorf("amount %.40q... is longer than %d characters", text, maxAmountBytes)
+	}
+	if !amountForm.MatchString(text) {
+		return Amount{}, fmt.Errorf("amount %q is not a decimal number: write it like \"-12.50\"", text)
+	}
+	d, err := decimal.NewFromString(text)
+	if err != nil {
+		return Amount{}, fmt.Errorf("amount %q: %w", text, err)
+	}
+	return Amount{d}, nil
+}
+
+// MarshalText gives the number without rounding and without an exponent.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what [ParseAmount] does.
+func (a *Amount) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAmount(string(text))
+	return err
+}
+
+// MarshalJSON writes a string, which keeps every digit in every JSON reader.
+func (a Amount) MarshalJSON() ([]byte, error) { return []byte(`"` + a.String() + `"`), nil }
+
+// UnmarshalJSON reads a string; see [Amount.MarshalJSON].
+func (a *Amount) UnmarshalJSON(data []byte) (err error) {
+	text := string(data)
+	if len(text) < 2 || text[0] != '"' {
+		return fmt.Errorf("amount %.40s is not a string: write it in quotes, like \"12.50\"", text)
+	}
+	*a, err = ParseAmount(text[1 : len(text)-1])
+	return err
+}
+
+// Commodity is what an amount counts: a currency, a stock, or nothing.
+type Commodity string
+
+const maxCommodityBytes = 64
+
+// UnmarshalText reads the name of a commodity.
+func (c *Commodity) UnmarshalText(text []byte) error {
+	if err := checkCommodity(string(text)); err != nil {
+		return fmt.Errorf("commodity %.80q: %w", text, err)
+	}
+	*c = Commodity(text)
+	return nil
+}
+
+func checkCommodity(text string) error {
+	switch {
+	case len(text) > maxCommodityBytes:
+		return fmt.Errorf("longer than %d bytes: use a shorter symbol", maxCommodityBytes)
+	case !utf8.ValidString(text):
+		return errors.New("not UTF-8: convert the input")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return errors.New("has a control character: remove it")
+	}
+	return nil
+}
+
+// Money is an amount of a commodity.
+type Money struct {
+	Amount    Amount    `json:"amount"`
+	Commodity Commodity `json:"commodity,omitempty"`
+}
+
+// String returns the amount and the commodity: "12.5 EUR".
+func (m Money) String() string {
+	if m.Commodity == "" {
+		return m.Amount.String()
+	}
+	return m.Amount.String() + " " + string(m.Commodity)
+}

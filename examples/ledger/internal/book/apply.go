@@ -1,0 +1,254 @@
+package book
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/shopspring/decimal"
+)
+
+// Reply is what a message answers: the sums that it was asked for, by
+// commodity.
+type Reply struct {
+	Totals []Money `json:"totals,omitempty"`
+}
+
+// Apply does what a valid message asks for, in tx, and checks what it
+// expects. The error is a [*Rejection] where the book does not allow it, an
+// [*UnmetError] where an expectation does not hold, and otherwise one of the
+// store. After an error tx must not be committed.
+func Apply(tx *Tx, m *Message) (Reply, error) {
+	reply, err := operations[m.Op].apply(tx, m)
+	if err != nil {
+		return Reply{}, err
+	}
+	for _, e := range m.Expect {
+		if err := tx.expect(e); err != nil {
+			return Reply{}, err
+		}
+	}
+	return reply, nil
+}
+
+func open(tx *Tx, m *Message) (Reply, error) {
+	state, err := tx.state(m.Account)
+	switch {
+	case err != nil:
+		return Reply{}, err
+	case state == Closed:
+		return Reply{}, reject(AccountClosed, "%s cannot be opened again", m.Account)
+	case state == Active:
+		return Reply{}, reject(AccountExists, "%s", m.Account)
+	}
+	tx.setState(m.Account, Active)
+	return Reply{}, nil
+}
+
+// post is for books that are already kept elsewhere: accounts come into being
+// by it, and may go below zero.
+func post(tx *Tx, m *Message) (Reply, error) {
+	for _, p := range m.Postings {
+		state, err := tx.state(p.Account)
+		switch {
+		case err != nil:
+			return Reply{}, err
+		case state == Closed:
+			return Reply{}, reject(AccountClosed, "%s", p.Account)
+		case state == Unknown:
+			tx.setState(p.Account, Active)
+		}
+		if err := tx.add(p); err != nil {
+			return Reply{}, err
+		}
+	}
+	return Reply{}, nil
+}
+
+// move is deposit, withdraw, transfer and convert: between open accounts that
+// never go below zero.
+func move(tx *Tx, m *Message) (Reply, error) {
+	for _, p := range m.Moves() {
+		state, err := tx.state(p.Account)
+		switch {
+		case err != nil:
+			return Reply{}, err
+		case state == Closed:
+			return Reply{}, reject(AccountClosed, "%s", p.Account)
+		case state == Unknown:
+			return Reply{}, reject(NoAccount, "%s was never opened", p.Account)
+		}
+		if err := tx.add(p); err != nil {
+			return Reply{}, err
+		}
+		left, err := tx.balance(p.holding())
+		if err != nil {
+			return Reply{}, err
+		}
+		if left.IsNegative() && p.Amount.IsNegative() {
+			had := Money{Amount{left.Sub(p.Amount.Decimal)}, p.Commodity}
+			return Reply{}, reject(NoCover, "%s has %s, of which %s cannot take %s", p.Account, had, m.Op, m.money())
+		}
+	}
+	return Reply{}, nil
+}
+
+func buyingPower(tx *Tx, m *Message) (Reply, error) {
+	totals, err := clientTotals(tx, m.Client)
+	if err != nil {
+		return Reply{}, err
+	}
+	return Reply{Totals: sorted(totals)}, nil
+}
+
+func creditCheck(tx *Tx, m *Message) (Reply, error) {
+	totals, err := clientTotals(tx, m.Client)
+	if err != nil {
+		return Reply{}, err
+	}
+	if has := totals[m.AtLeast.Commodity]; has.LessThan(m.AtLeast.Amount.Decimal) {
+		return Reply{}, reject(NoCredit, "%s has %s, which is less than %s",
+			m.Client, Money{Amount{has}, m.AtLeast.Commodity}, m.AtLeast)
+	}
+	return Reply{Totals: sorted(totals)}, nil
+}
+
+func closeClient(tx *Tx, m *Message) (Reply, error) {
+	totals, err := clientBalances(tx, m.Client)
+	if err != nil {
+		return Reply{}, err
+	}
+	for _, b := range totals {
+		if !b.Amount.IsZero() {
+			return Reply{}, reject(NotEmpty, "%s still has %s", b.Account, b.Money)
+		}
+	}
+	tx.setState(m.Client, Closed)
+	return Reply{}, nil
+}
+
+func endOfDay(tx *Tx, _ *Message) (Reply, error) {
+	totals, err := tx.totals(Root)
+	if err != nil {
+		return Reply{}, err
+	}
+	tx.changes.Closing = sorted(totals)
+	return Reply{Totals: tx.changes.Closing}, nil
+}
+
+// clientBalances lists the balances of all accounts of an active client.
+func clientBalances(tx *Tx, client Account) ([]Posting, error) {
+	state, err := tx.state(client)
+	if err != nil {
+		return nil, err
+	}
+	if state == Closed {
+		return nil, reject(AccountClosed, "%s", client)
+	}
+	exists, err := tx.exists(client)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		return nil, reject(NoAccount, "%s has no account", client)
+	}
+	return tx.balances(client)
+}
+
+func clientTotals(tx *Tx, client Account) (map[Commodity]decimal.Decimal, error) {
+	balances, err := clientBalances(tx, client)
+	return sum(balances), err
+}
+
+func sum(balances []Posting) map[Commodity]decimal.Decimal {
+	totals := map[Commodity]decimal.Decimal{}
+	for _, b := range balances {
+		totals[b.Commodity] = totals[b.Commodity].Add(b.Amount.Decimal)
+	}
+	return totals
+}
+
+func sorted(totals map[Commodity]decimal.Decimal) []Money {
+	list := make([]Money, 0, len(totals))
+	for _, c := range slices.Sorted(maps.Keys(totals)) {
+		list = append(list, Money{Amount{totals[c]}, c})
+	}
+	return list
+}
+
+// expect checks one expectation against the book as tx leaves it.
+func (tx *Tx) expect(e Expectation) error {
+	var has decimal.Decimal
+	var err error
+	if e.Scope == Subtree {
+		var totals map[Commodity]decimal.Decimal
+		totals, err = tx.totals(e.Account)
+		has = totals[e.Commodity]
+	} else {
+		has, err = tx.balance(Holding{e.Account, e.Commodity})
+	}
+	if err != nil {
+		return err
+	}
+	if has.Sub(e.Balance.Decimal).Abs().GreaterThan(e.Tolerance.Decimal) {
+		return &UnmetError{Expectation: e, Found: Amount{has}}
+	}
+	return nil
+}
+
+// Reason is why the book does not allow what a message asks for.
+type Reason string
+
+// The reasons.
+const (
+	NoAccount     Reason = "no such account"
+	AccountExists Reason = "account exists"
+	AccountClosed Reason = "account closed"
+	NotEmpty      Reason = "client not empty"
+	NoCover       Reason = "no cover"
+	NoCredit      Reason = "no credit"
+)
+
+// Rejection says that the book does not allow what a message asks for. The
+// message has had no effect.
+type Rejection struct {
+	Reason Reason
+	Detail string
+}
+
+func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+func reject(reason Reason, format string, args ...any) error {
+	return &Rejection{reason, fmt.Sprintf(format, args...)}
+}
+
+// UnmetError says that an expectation of a message does not hold. The message
+// has had no effect.
+type UnmetError struct {
+	Expectation
+	Found Amount
+}
+
+func (e *UnmetError) Error() string {
+	scope := ""
+	if e.Scope == Subtree {
+		scope = " with all below it"
+	}
+	within := ""
+	if !e.Tolerance.IsZero() {
+		within = fmt.Sprintf(" (within %s)", e.Tolerance)
+	}
+	return fmt.Sprintf("expectation not met: %s%s has %s, expected %s%s", e.Account, scope,
+		Money{e.Found, e.Commodity}, Money{e.Balance, e.Commodity}, within)
+}
+
+// Refused tells whether err says that the message is at fault, rather than the
+// machinery: a [*Rejection] or an [*UnmetError].
+func Refused(err error) bool {
+	if _, ok := errors.AsType[*Rejection](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*UnmetError](err)
+	return ok
+}

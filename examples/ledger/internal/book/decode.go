@@ -1,0 +1,127 @@
+package book
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Decode reads a message from its JSON form and validates it. It accepts what
+// the schema describes and nothing else: no unknown, repeated, missing or null
+// field, and names only as they are written there. With money, a field that is
+// quietly ignored is a mistake that is found too late.
+func Decode(data []byte) (*Message, error) {
+	if err := checkShape(data); err != nil {
+		return nil, err
+	}
+	m := new(Message)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(m); err != nil {
+		return nil, err
+	}
+	return m, m.Validate()
+}
+
+// required lists the fields that an object must have, by the name of the field
+// that holds the object; "" is the message itself.
+var required = map[string][]string{
+	"":         {"op"},
+	"gets":     {"amount"},
+	"at_least": {"amount"},
+	"postings": {"account", "amount"},
+	"expect":   {"account", "balance"},
+}
+
+var known = []string{
+	"op", "account", "client", "from", "to", "amount", "commodity", "gets", "at_least", "postings",
+	"expect", "reject", "id", "note", "balance", "scope", "tolerance",
+}
+
+// checkShape checks what encoding/json lets pass.
+func checkShape(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	token, err := decoder.Token()
+	switch {
+	case err == io.EOF:
+		return errors.New("empty: a message is a JSON object")
+	case err != nil:
+		return fmt.Errorf("not JSON: %w", err)
+	case token != json.Delim('{'):
+		return fmt.Errorf("a message is a JSON object, not %.40v", token)
+	}
+	if err := checkObject(decoder, ""); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("more text after the message: write one JSON object")
+	}
+	return nil
+}
+
+// checkObject checks the rest of an object that stands in the field holder.
+func checkObject(decoder *json.Decoder, holder string) error {
+	var seen []string
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return fmt.Errorf("not JSON: %w", err)
+		}
+		name, _ := token.(string)
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("unknown field %.80q: see the schema", name)
+		}
+		if slices.Contains(seen, name) {
+			return fmt.Errorf("field %q is given twice", name)
+		}
+		seen = append(seen, name)
+		if err := checkValue(decoder, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range required[holder] {
+		if !slices.Contains(seen, name) {
+			return fmt.Errorf("%q is missing%s", name, in(holder))
+		}
+	}
+	_, err := decoder.Token()
+	return wrapSyntax(err)
+}
+
+func checkValue(decoder *json.Decoder, name string) error {
+	token, err := decoder.Token()
+	switch {
+	case err != nil:
+		return fmt.Errorf("not JSON: %w", err)
+	case token == nil:
+		return fmt.Errorf("field %q is null: leave it out", name)
+	case token == json.Delim('{'):
+		return checkObject(decoder, name)
+	case token == json.Delim('['):
+		for decoder.More() {
+			if err := checkValue(decoder, name); err != nil {
+				return err
+			}
+		}
+		_, err = decoder.Token()
+		return wrapSyntax(err)
+	}
+	return nil
+}
+
+func in(holder string) string {
+	if holder == "" {
+		return ""
+	}
+	return fmt.Sprintf(" in %q", holder)
+}
+
+func wrapSyntax(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}

@@ -1,0 +1,139 @@
+package book
+
+import (
+	"context"
+	"slices"
+
+	"github.com/shopspring/decimal"
+)
+
+// State is what has become of an account.
+type State uint8
+
+// The states.
+const (
+	Unknown State = iota
+	Active
+	Closed // it, or an account above it
+)
+
+// Holding names a balance: of an account, in a commodity.
+type Holding struct {
+	Account   Account
+	Commodity Commodity
+}
+
+func (p Posting) holding() Holding { return Holding{p.Account, p.Commodity} }
+
+// Reader reads the book as the last commit left it.
+type Reader interface {
+	// States returns the recorded state of each account.
+	States(ctx context.Context, accounts []Account) ([]State, error)
+	// Balance returns an account's own balance, 0 where there is none.
+	Balance(ctx context.Context, h Holding) (decimal.Decimal, error)
+	// Balances lists the own balances of an account and of all below it.
+	Balances(ctx context.Context, subtree Account) ([]Posting, error)
+	// Exists tells whether the account, or one below it, has ever been opened.
+	Exists(ctx context.Context, subtree Account) (bool, error)
+}
+
+// Changes is what a message changes, to be committed as a whole.
+type Changes struct {
+	Seq      uint64                      // the message's place in the journal
+	Message  *Message                    // for the journal
+	States   map[Account]State           // new states
+	Balances map[Holding]decimal.Decimal // new own balances
+	Closing  []Money                     // the totals of an end of day
+}
+
+// Tx is the view that one message has of the book: what the store has, with
+// the message's own changes over it. The changes reach the store when they are
+// committed, all together, or never.
+type Tx struct {
+	ctx     context.Context
+	store   Reader
+	changes Changes
+}
+
+// Begin starts the work of message m, which has the given place in the journal.
+func Begin(ctx context.Context, store Reader, seq uint64, m *Message) *Tx {
+	return &Tx{ctx: ctx, store: store, changes: Changes{
+		Seq: seq, Message: m,
+		States: map[Account]State{}, Balances: map[Holding]decimal.Decimal{},
+	}}
+}
+
+// Changes returns what was changed so far.
+func (tx *Tx) Changes() *Changes { return &tx.changes }
+
+// state returns the state of an account, which is closed when one above it is.
+// Reading those above needs no lock on them: whoever changes one of them has
+// locked all that lies below it, this account included.
+func (tx *Tx) state(a Account) (State, error) {
+	lineage := a.Lineage()
+	states, err := tx.store.States(tx.ctx, lineage)
+	if err != nil {
+		return Unknown, err
+	}
+	for i, a := range lineage {
+		if s, changed := tx.changes.States[a]; changed {
+			states[i] = s
+		}
+	}
+	if slices.Contains(states, Closed) {
+		return Closed, nil
+	}
+	return states[len(states)-1], nil
+}
+
+func (tx *Tx) setState(a Account, s State) { tx.changes.States[a] = s }
+
+func (tx *Tx) exists(subtree Account) (bool, error) { return tx.store.Exists(tx.ctx, subtree) }
+
+func (tx *Tx) balance(h Holding) (decimal.Decimal, error) {
+	if amount, changed := tx.changes.Balances[h]; changed {
+		return amount, nil
+	}
+	return tx.store.Balance(tx.ctx, h)
+}
+
+func (tx *Tx) add(p Posting) error {
+	had, err := tx.balance(p.holding())
+	if err != nil {
+		return err
+	}
+	tx.changes.Balances[p.holding()] = had.Add(p.Amount.Decimal)
+	return nil
+}
+
+// balances lists the own balances of an account and of all below it.
+func (tx *Tx) balances(subtree Account) ([]Posting, error) {
+	list, err := tx.store.Balances(tx.ctx, subtree)
+	if err != nil {
+		return nil, err
+	}
+	fresh := 0
+	for h := range tx.changes.Balances {
+		if subtree.Contains(h.Account) {
+			fresh++
+		}
+	}
+	if fresh == 0 {
+		return list, nil
+	}
+	list = slices.DeleteFunc(list, func(p Posting) bool {
+		_, changed := tx.changes.Balances[p.holding()]
+		return changed
+	})
+	for h, amount := range tx.changes.Balances {
+		if subtree.Contains(h.Account) {
+			list = append(list, Posting{h.Account, Money{Amount{amount}, h.Commodity}})
+		}
+	}
+	return list, nil
+}
+
+func (tx *Tx) totals(subtree Account) (map[Commodity]decimal.Decimal, error) {
+	balances, err := tx.balances(subtree)
+	return sum(balances), err
+}

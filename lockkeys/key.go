@@ -128,12 +128,20 @@ func (k Key) Depth() int {
 // IsRoot tells whether k is the root.
 func (k Key) IsRoot() bool { return k.path == "" }
 
-// Segments yields the segments in order from the root. It does not allocate.
+// Segments yields the segments in order from the root. Ranging over it does
+// not allocate.
 func (k Key) Segments() iter.Seq[string] {
-	if k.path == "" {
-		return func(func(string) bool) {}
+	return func(yield func(string) bool) { k.eachSegment(yield) }
+}
+
+func (k Key) eachSegment(yield func(string) bool) {
+	for start := 0; start < len(k.path); {
+		end := k.segmentEnd(start)
+		if !yield(k.path[start:end]) {
+			return
+		}
+		start = end + 1
 	}
-	return strings.SplitSeq(k.path, sep)
 }
 
 // Contains tells whether other lies in the subtree of k: whether k equals

@@ -22,7 +22,7 @@ func Parse(text string) (Key, error) {
 	if text == "/" {
 		return Key{}, nil
 	}
-	segments := strings.Split(text, "/")
+	segments := strings.SplitN(text, "/", MaxDepth+1)
 	if len(segments) > MaxDepth {
 		return Key{}, &KeyError{Input: text, Segment: MaxDepth, Reason: ErrTooDeep}
 	}

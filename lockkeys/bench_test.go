@@ -56,3 +56,30 @@ func benchAddRemove(b *testing.B, s *Set[int], keys []Key) {
 		woken = s.Remove(&p, woken[:0])
 	}
 }
+
+// Writers withdrawn last first from a queue in which they alternate with
+// readers below them: the time per claim does not grow with the queue.
+func BenchmarkSetWithdraw(b *testing.B) {
+	writer, reader := NewClaim(exclusively("client")), NewClaim(sharing("client/42"))
+	for _, waiting := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			places := make([]Place[int], waiting)
+			for b.Loop() {
+				var s Set[int]
+				for i := range places {
+					if i%2 == 0 {
+						s.Add(&places[i], writer)
+					} else {
+						s.Add(&places[i], reader)
+					}
+				}
+				for first := waiting - 2; first < waiting; first++ {
+					for i := first; i >= 0; i -= 2 {
+						s.Remove(&places[i], nil)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*waiting), "ns/claim")
+		})
+	}
+}

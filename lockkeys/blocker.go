@@ -1,10 +1,9 @@
 package lockkeys
 
-// Blocker names one request that the claim of p waits for, and whose it is:
-// the nearest one ahead of it. It reports false if p waits for nothing. It
-// only reads. Where a claim waits for something below one of its keys, the
-// subtree is searched for it in tree order: that is what a snapshot or an
-// observer pays, not admission.
+// Blocker names one request that the claim of p waits for, and whose it is. It
+// reports false if p waits for nothing. It only reads. Where a claim waits for
+// something below one of its keys, the subtree is searched for it in tree
+// order: that is what a snapshot or an observer pays, not admission.
 func (s *Set[T]) Blocker(p *Place[T]) (request Request, by *Place[T], ok bool) {
 	for i := range p.steps {
 		if st := &p.steps[i]; st.waiting {
@@ -16,14 +15,16 @@ func (s *Set[T]) Blocker(p *Place[T]) (request Request, by *Place[T], ok bool) {
 
 // ahead names what the step st waits for.
 func (s *Set[T]) ahead(st *step[T]) (Request, *Place[T], bool) {
-	r := st.run
+	r := st.node.firstX
 	if st.mode != intentShared {
 		r = st.run.prev // nil if an X waits for readers only
+		for r != nil && r.mode == st.mode && st.mode.groups() {
+			r = r.prev
+		}
 	}
 	if r != nil && r.mode.real() && !(r.mode == sharedIntent && st.mode == shared) {
-		if other := r.steps.first; other != nil {
-			return other.request(), other.place, true
-		}
+		other := r.steps.first
+		return other.request(), other.place, true
 	}
 	// What it waits for has only stated its intention here: it is below.
 	var found *step[T]
@@ -36,24 +37,20 @@ func (s *Set[T]) ahead(st *step[T]) (Request, *Place[T], bool) {
 		}
 		return found == nil
 	})
-	if found == nil {
-		return Request{}, nil, false
-	}
 	return found.request(), found.place, true
 }
 
 // claimedBefore returns the first real step at n, a node below that of st,
-// which is of an earlier claim than st and which st waits for.
+// that conflicts with st and arrived earlier, or nil.
 func (n *node[T]) claimedBefore(st *step[T]) *step[T] {
 	for r := n.head; r != nil; r = r.next {
-		if !r.mode.real() || st.mode != exclusive && r.mode != exclusive {
+		if r.mode != exclusive && (st.mode != exclusive || !r.mode.real()) {
 			continue
 		}
-		for other := r.steps.first; other != nil; other = other.next {
-			if other.place.seq < st.place.seq && other.place != st.place {
-				return other
-			}
+		if first := r.steps.first; first.place.seq < st.place.seq {
+			return first
 		}
+		break // all others are later still
 	}
 	return nil
 }
@@ -65,9 +62,12 @@ func (st *step[T]) request() Request {
 	return Request{st.node.key, Shared}
 }
 
-// Behind returns the place, if there is one, whose claim equals that of p, is
-// exclusive, and waits for p alone: the next of its keys in line. It is what
-// may be handed over together with p.
+// Behind returns the next in line for what p claims: a place whose claim
+// equals that of p and waits for p, and for nothing else but what p waits for
+// itself. It is what may be handed over together with p.
+//
+// Behind answers at a glance, and there may be such a place where it reports
+// false: when p waits for a claim of one of its ancestors, or has been shrunk.
 func (s *Set[T]) Behind(p *Place[T]) (next *Place[T], ok bool) {
 	for i := range p.steps {
 		st := &p.steps[i]
@@ -87,8 +87,14 @@ func (s *Set[T]) Behind(p *Place[T]) (next *Place[T], ok bool) {
 		if mine.node != its.node || mine.mode != its.mode {
 			return nil, false
 		}
-		if its.waiting && (its.mode != exclusive || its.run.prev != mine.run || mine.run.after.first != nil) {
+		if !its.waiting {
+			continue
+		}
+		if its.mode != exclusive || its.run.prev != mine.run {
 			return nil, false
+		}
+		if reader := its.node.behindX.first; reader != nil && reader.place.seq < next.seq {
+			return nil, false // it waits for p, and next for it
 		}
 	}
 	return next, true

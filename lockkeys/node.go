@@ -6,21 +6,27 @@ package lockkeys
 // node, in arrival order, such that a step is granted exactly when no earlier
 // step still in the queue is incompatible with it:
 //
-//   - The lane is a list of runs of one mode each, X, SIX, S or IX. Adjacent
-//     runs are incompatible, and so each waits for the one before it: only
-//     the first can be granted. Steps of one run do not conflict.
+//   - The lane is a list of runs of one mode each, X, SIX, S or IX. Steps of
+//     one run do not conflict. Adjacent runs are of two modes, and then they
+//     conflict; or of one mode, and then they conflict unless the mode groups,
+//     in which case a run that stood between them has been withdrawn.
+//   - So what is granted in the lane is its first run and the runs of the same
+//     mode right behind it, if that mode groups: unless the first is an X and
+//     there are readers.
 //   - IS steps conflict with X only. Those before the first X of the lane are
-//     granted and counted in readers; the others wait in the after list of
-//     the last X that arrived before them.
-//   - The first run is granted, unless it is an X and there are readers.
+//     granted and counted in readers; the others wait in behindX.
+//
+// A withdrawn step leaves the others where they are, so that it costs no more
+// than the end of a granted one.
 type node[T any] struct {
 	key     Key
 	parent  *node[T] // nil for the root
 	kids    int      // nodes whose parent is this one
 	head    *run[T]  // the lane
 	tail    *run[T]
-	lastX   *run[T] // the last X of the lane
+	firstX  *run[T] // the first X of the lane
 	readers int
+	behindX steps[T] // the IS steps that wait
 
 	listed   bool // in the set's list of idle nodes
 	nextIdle *node[T]
@@ -35,13 +41,12 @@ func (n *node[T]) used() bool { return n.head != nil || n.readers > 0 }
 // idle tells whether nothing needs the node, so that it can go.
 func (n *node[T]) idle() bool { return n.kids == 0 && !n.used() && n.parent != nil }
 
-// run is a maximal group of adjacent steps of one mode in a node's lane.
+// run is a group of adjacent steps of one mode in a node's lane.
 type run[T any] struct {
 	mode       nodeMode
 	granted    bool
 	live       int      // steps in the run, waiting or granted
 	steps      steps[T] // those of them that wait, or are real
-	after      steps[T] // of an X: the IS steps that wait for it
 	prev, next *run[T]
 }
 
@@ -49,11 +54,11 @@ type run[T any] struct {
 type step[T any] struct {
 	node    *node[T]
 	place   *Place[T]
-	run     *run[T] // its run; for an IS step that waits, the X it waits for
+	run     *run[T] // its run in the lane; nil for IS, which is in none
 	mode    nodeMode
 	waiting bool
 
-	prev, next *step[T] // in run.steps or run.after
+	prev, next *step[T] // in run.steps or node.behindX
 }
 
 // steps is a list of steps in arrival order.
@@ -83,6 +88,21 @@ func (l *steps[T]) remove(s *step[T]) {
 	s.prev, s.next = nil, nil
 }
 
+// replace puts s where old is in the list.
+func (l *steps[T]) replace(old, s *step[T]) {
+	s.prev, s.next = old.prev, old.next
+	if s.prev == nil {
+		l.first = s
+	} else {
+		s.prev.next = s
+	}
+	if s.next == nil {
+		l.last = s
+	} else {
+		s.next.prev = s
+	}
+}
+
 // enqueue puts st at the end of its node's queue, granted or waiting.
 func (s *Set[T]) enqueue(st *step[T]) {
 	n := st.node
@@ -90,19 +110,18 @@ func (s *Set[T]) enqueue(st *step[T]) {
 		s.used++
 	}
 	if st.mode == intentShared {
-		if n.lastX == nil {
+		if n.firstX == nil {
 			n.readers++
 			return
 		}
-		st.run = n.lastX
-		st.run.after.push(st)
 		st.wait()
+		n.behindX.push(st)
 		return
 	}
 	r := n.tail
 	if r == nil || r.mode != st.mode || !st.mode.groups() {
 		r = s.newRun(n, st.mode)
-		r.granted = r.prev == nil && (r.mode != exclusive || n.readers == 0)
+		r.granted = r.free(n)
 	}
 	st.run = r
 	r.live++
@@ -133,10 +152,10 @@ func (s *Set[T]) dequeue(st *step[T]) {
 	n, r := st.node, st.run
 	switch {
 	case st.mode == intentShared && st.waiting:
-		r.after.remove(st)
+		n.behindX.remove(st)
 	case st.mode == intentShared:
 		n.readers--
-		s.grantHead(n)
+		s.grantFrom(n, n.head)
 	default:
 		if st.waiting || st.mode.real() {
 			r.steps.remove(st)
@@ -173,76 +192,54 @@ func (s *Set[T]) endRun(n *node[T], r *run[T]) {
 	} else {
 		behind.prev = before
 	}
-	if r.mode == exclusive {
-		s.endExclusive(n, r)
+	if n.firstX == r {
+		s.moveFirstX(n, behind)
 	}
 	s.freeRun(r)
-	if before != nil && behind != nil && before.mode == behind.mode && before.mode.groups() {
-		s.merge(n, before, behind)
-	}
-	s.grantHead(n)
+	s.grantFrom(n, behind)
 }
 
-// endExclusive hands the IS steps that waited for the X run r, which has left
-// the lane, to the X before it; if there is none they are granted.
-func (s *Set[T]) endExclusive(n *node[T], r *run[T]) {
-	x := r.prev
-	for x != nil && x.mode != exclusive {
-		x = x.prev
+// moveFirstX finds the first X of the lane again, at r or behind it, and
+// grants the IS steps that arrived before it. No run is gone over twice: what
+// is passed here is in front of the first X from now on.
+func (s *Set[T]) moveFirstX(n *node[T], r *run[T]) {
+	for r != nil && r.mode != exclusive {
+		r = r.next
 	}
-	if n.lastX == r {
-		n.lastX = x
-	}
-	for st := r.after.first; st != nil; st = r.after.first {
-		r.after.remove(st)
-		if x != nil {
-			st.run = x
-			x.after.push(st)
-			continue
+	n.firstX = r
+	for st := n.behindX.first; st != nil; st = n.behindX.first {
+		if r != nil && r.steps.first.place.seq < st.place.seq {
+			return
 		}
-		st.run = nil
+		n.behindX.remove(st)
 		n.readers++
 		s.grant(st)
 	}
 }
 
-// merge moves the steps of run b into run a just before it.
-func (s *Set[T]) merge(n *node[T], a, b *run[T]) {
-	for st := b.steps.first; st != nil; st = b.steps.first {
-		b.steps.remove(st)
-		st.run = a
-		if a.granted {
+// grantFrom grants the run r of the lane, if it waits and can go, and the runs
+// behind it that can go with it.
+func (s *Set[T]) grantFrom(n *node[T], r *run[T]) {
+	for r != nil && !r.granted && r.free(n) {
+		r.granted = true
+		for st := r.steps.first; st != nil; {
+			next := st.next
 			s.grant(st)
+			if !st.mode.real() {
+				r.steps.remove(st)
+			}
+			st = next
 		}
-		if !a.granted || st.mode.real() {
-			a.steps.push(st)
-		}
+		r = r.next
 	}
-	a.live += b.live
-	a.next = b.next
-	if b.next == nil {
-		n.tail = a
-	} else {
-		b.next.prev = a
-	}
-	s.freeRun(b)
 }
 
-// grantHead grants the first run of the lane if it waits and can go.
-func (s *Set[T]) grantHead(n *node[T]) {
-	r := n.head
-	if r == nil || r.granted || r.mode == exclusive && n.readers > 0 {
-		return
+// free tells whether nothing in the queue of n is in the way of its run r.
+func (r *run[T]) free(n *node[T]) bool {
+	if r.prev == nil {
+		return r.mode != exclusive || n.readers == 0
 	}
-	r.granted = true
-	for st := r.steps.first; st != nil; {
-		next := st.next
-		s.grant(st)
-		if !st.mode.real() {
-			r.steps.remove(st)
-		}
-		st = next
-	}
+	return r.prev.granted && r.prev.mode == r.mode && r.mode.groups()
 }
 
 // newRun appends an empty run to the lane of n.
@@ -261,8 +258,8 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 		n.tail.next = r
 	}
 	n.tail = r
-	if mode == exclusive {
-		n.lastX = r
+	if mode == exclusive && n.firstX == nil {
+		n.firstX = r
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package lockkeys
 import (
 	"hash/maphash"
 	"iter"
+	"strings"
 
 	"github.com/google/btree"
 )
@@ -33,14 +34,14 @@ import (
 //
 // # Cost
 //
-// Adding and removing a claim is linear in requests × depth, and removing also
-// in the number of claims granted by it. Neither depends on how many claims
+// Adding a claim is linear in requests × depth. So is removing one, amortised,
+// and linear in the waits that end by it. Neither depends on how many claims
 // are in the set, but for the look-up of a key not seen lately, which is
 // logarithmic. A few thousand nodes of keys no longer in use are kept to save
 // that; other than these, memory follows the claims in the set.
 //
-// Claims are added and removed in any order; withdrawing one that waits is
-// like any removal. Of one claim, no two requests conflict.
+// Claims are removed in any order; withdrawing one that waits costs no more
+// than any removal.
 //
 // The zero Set is empty and ready for use. A Set is not safe for concurrent
 // use and must not be copied.
@@ -170,44 +171,55 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 
 // Shrink replaces the granted claim of p by a narrower one, made of some of
 // its requests, and appends to woken the places that are granted by that. It
-// reports false, having changed nothing, when the claim would go on using a
+// panics if p stands in no set or waits.
+//
+// It reports false, having changed nothing, when the claim would go on using a
 // node but in a weaker mode, which happens only if it mixes shared with
-// exclusive requests under one ancestor: then whoever waits must be taken out
-// and added again.
+// exclusive requests: then whoever waits must be taken out and added again. It
+// reports false as well if c is not made of requests of p.
 func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], bool) {
-	var kept []step[T]
-	kept = s.route(p, kept, c)
+	if p.seq == 0 {
+		panic("lockkeys: Set.Shrink of a place that is not in use")
+	}
+	if p.blocked > 0 {
+		panic("lockkeys: Set.Shrink of a place that is not granted")
+	}
+	kept := s.route(p, nil, c)
+	same := 0
 	for i := range p.steps {
-		old := &p.steps[i]
-		if n := old.node; n.stamp == s.stamp && kept[n.at].mode != old.mode {
-			return woken, false
+		if old := &p.steps[i]; s.keeps(old) {
+			if kept[old.node.at].mode != old.mode {
+				break
+			}
+			same++
 		}
 	}
+	if same < len(kept) {
+		for i := range kept {
+			if n := kept[i].node; n.idle() { // made just now
+				s.listIdle(n)
+			}
+		}
+		s.evict()
+		return woken, false
+	}
 	s.woken = woken
-	rest := p.steps[:0:len(p.steps)]
 	for i := range p.steps {
-		if old := &p.steps[i]; old.node.stamp != s.stamp {
+		if old := &p.steps[i]; !s.keeps(old) {
 			s.dequeue(old)
 		}
 	}
-	// The steps that stay move to the front; those in a list are put back
-	// under their new address.
+	// The steps that stay move to the front. Being granted, only those that
+	// are real are in a list.
+	rest := p.steps[:0]
 	for i := range p.steps {
 		old := &p.steps[i]
-		if old.node.stamp != s.stamp {
+		if !s.keeps(old) {
 			continue
 		}
-		rest = rest[:len(rest)+1]
-		st := &rest[len(rest)-1]
-		if st == old {
-			continue
-		}
-		if old.mode.real() {
-			old.run.steps.remove(old)
-		}
-		*st = *old
-		if st.mode.real() {
-			st.run.steps.push(st)
+		rest = append(rest, *old)
+		if st := &rest[len(rest)-1]; st != old && st.mode.real() {
+			st.run.steps.replace(old, st)
 		}
 	}
 	clear(p.steps[len(rest):])
@@ -216,6 +228,9 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	s.evict()
 	return woken, true
 }
+
+// keeps tells whether the claim routed last uses the node of st as well.
+func (s *Set[T]) keeps(st *step[T]) bool { return st.node.stamp == s.stamp }
 
 // node returns the node of k. Those that are missing from the tree, of k and
 // of its ancestors, are made.
@@ -232,11 +247,15 @@ func (s *Set[T]) node(k Key) *node[T] {
 	}
 	n := s.deepest(k)
 	for len(n.key.path) < len(k.path) {
-		start := len(n.key.path)
-		if start > 0 {
-			start++ // the separator
+		var path string
+		if n == s.root {
+			// A key of one segment may be part of a long string of the
+			// caller's, a message perhaps, that a node must not keep alive.
+			path = strings.Clone(k.path[:k.segmentEnd(0)])
+		} else {
+			path = k.path[:k.segmentEnd(len(n.key.path)+1)]
 		}
-		child := &node[T]{key: Key{k.path[:k.segmentEnd(start)]}, parent: n}
+		child := &node[T]{key: Key{path}, parent: n}
 		n.kids++
 		s.index.ReplaceOrInsert(child)
 		n = child

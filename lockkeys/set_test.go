@@ -53,11 +53,18 @@ func (m *model) check(t *rapid.T, s *Set[int]) {
 		}
 	}
 	got := map[int]int{}
+	var last Request
+	var lastBy *Place[int]
 	for r, p := range s.All() {
 		j := slices.IndexFunc(m.claims, func(o *modelClaim) bool { return o.place == p })
 		require.GreaterOrEqual(t, j, 0)
 		require.Contains(t, m.claims[j].claim.Requests(), r)
 		got[p.Owner]++
+		if lastBy != nil {
+			order := last.Key.Compare(r.Key)
+			require.True(t, order < 0 || order == 0 && lastBy.Owner < p.Owner, "All is in order: %v of %d, %v of %d", last, lastBy.Owner, r, p.Owner)
+		}
+		last, lastBy = r, p
 	}
 	for _, c := range m.claims {
 		require.Equal(t, len(c.claim.Requests()), got[c.id], "All yields the requests of %d", c.id)
@@ -65,41 +72,79 @@ func (m *model) check(t *rapid.T, s *Set[int]) {
 	checkNodes(t, s)
 }
 
-func checkNodes(t *rapid.T, s *Set[int]) {
+// checkNodes verifies what node says of itself, for every node of the tree.
+func checkNodes(t require.TestingT, s *Set[int]) {
 	if s.index == nil {
 		return
 	}
 	kids := map[*node[int]]int{}
+	used := 0
 	s.index.Ascend(func(n *node[int]) bool {
 		if n.parent != nil {
 			kids[n.parent]++
 			parent, _ := n.key.Parent()
 			require.Equal(t, parent, n.parent.key)
 		}
+		if n.used() {
+			used++
+		}
 		return true
 	})
+	require.Equal(t, used, s.used)
 	s.index.Ascend(func(n *node[int]) bool {
 		require.Equal(t, kids[n], n.kids, "kids of %v", n.key)
 		if n.idle() {
 			require.True(t, n.listed, "%v is idle and so listed", n.key)
 		}
-		var lastX *run[int]
-		for r := n.head; r != nil; r = r.next {
-			require.Positive(t, r.live)
-			require.Equal(t, r == n.head && (r.mode != exclusive || n.readers == 0), r.granted)
-			if r.next != nil {
-				require.False(t, r.mode == r.next.mode && r.mode.groups(), "adjacent runs are incompatible")
-				require.Same(t, r, r.next.prev)
-			} else {
-				require.Same(t, r, n.tail)
-			}
-			if r.mode == exclusive {
-				lastX = r
-			}
-		}
-		require.Same(t, lastX, n.lastX)
+		checkQueue(t, n)
 		return true
 	})
+}
+
+func checkQueue(t require.TestingT, n *node[int]) {
+	var firstX, last *run[int]
+	for r := n.head; r != nil; last, r = r, r.next {
+		require.Same(t, last, r.prev)
+		first := last == nil && (r.mode != exclusive || n.readers == 0)
+		joins := last != nil && last.granted && last.mode == r.mode && r.mode.groups()
+		require.Equal(t, first || joins, r.granted)
+		if r.mode == exclusive && firstX == nil {
+			firstX = r
+		}
+		require.Positive(t, r.live)
+		if !r.mode.groups() {
+			require.Equal(t, 1, r.live)
+		}
+		listed := checkSteps(t, r.steps, n, r, !r.granted)
+		if r.granted && !r.mode.real() {
+			require.Zero(t, listed)
+		} else {
+			require.Equal(t, r.live, listed)
+		}
+	}
+	require.Same(t, last, n.tail)
+	require.Same(t, firstX, n.firstX)
+	checkSteps(t, n.behindX, n, nil, true)
+	if first := n.behindX.first; first != nil {
+		require.NotNil(t, firstX)
+		require.Greater(t, first.place.seq, firstX.steps.first.place.seq)
+	}
+}
+
+func checkSteps(t require.TestingT, l steps[int], n *node[int], r *run[int], waiting bool) (count int) {
+	var last *step[int]
+	for st := l.first; st != nil; last, st = st, st.next {
+		require.Same(t, last, st.prev)
+		require.Same(t, n, st.node)
+		require.Same(t, r, st.run)
+		require.Equal(t, waiting, st.waiting)
+		if last != nil {
+			require.Greater(t, st.place.seq, last.place.seq, "steps are in order of arrival")
+		}
+		count++
+	}
+	require.Same(t, last, l.last)
+	return count
 }
 
 // segmentNames are chosen so that comparing characters instead of segments,
@@ -116,11 +161,21 @@ func genKey(t *rapid.T) Key {
 	return Must(segments...)
 }
 
-func genClaim(t *rapid.T) *Claim {
+func genRequest(t *rapid.T) Request {
+	return Request{genKey(t), rapid.SampledFrom([]Mode{Exclusive, Shared}).Draw(t, "mode")}
+}
+
+// A crowded key is one of seven, so that claims of them meet at few nodes and
+// long queues with all five modes arise.
+func genCrowdedKey(t *rapid.T) Key {
+	return MustParse(rapid.SampledFrom([]string{"a/b/c", "a/b", "a/c", "a", "a-b", "b", "/"}).Draw(t, "key"))
+}
+
+func genClaim(t *rapid.T, key func(*rapid.T) Key) *Claim {
 	c := new(Claim)
-	for range rapid.IntRange(0, 4).Draw(t, "requests") {
+	for range rapid.SampledFrom([]int{1, 2, 3, 4, 0}).Draw(t, "requests") {
 		mode := rapid.SampledFrom([]Mode{Exclusive, Shared}).Draw(t, "mode")
-		c.Add(Request{genKey(t), mode})
+		c.Add(Request{key(t), mode})
 	}
 	return c
 }
@@ -132,7 +187,18 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			m    model
 			free []*Place[int]
 			next int
+			key  = rapid.SampledFrom([]func(*rapid.T) Key{genCrowdedKey, genKey}).Draw(t, "keys")
 		)
+		add := func(claim *Claim) {
+			p := new(Place[int])
+			if len(free) > 0 {
+				p, free = free[0], free[1:]
+			}
+			next++
+			p.Owner = next
+			m.claims = append(m.claims, &modelClaim{next, claim, p})
+			require.Equal(t, m.granted(len(m.claims)-1), s.Add(p, claim))
+		}
 		remove := func(i int) {
 			c := m.claims[i]
 			before := m.grantedIDs()
@@ -152,17 +218,13 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			free = append(free, c.place)
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { m.check(t, &s) },
-			"add": func(t *rapid.T) {
-				p := new(Place[int])
-				if len(free) > 0 {
-					p, free = free[0], free[1:]
+			"":    func(t *rapid.T) { m.check(t, &s) },
+			"add": func(t *rapid.T) { add(genClaim(t, key)) },
+			"add an equal one": func(t *rapid.T) {
+				if len(m.claims) > 0 {
+					like := rapid.SampledFrom(m.claims).Draw(t, "like").claim
+					add(NewClaim(like.Requests()...))
 				}
-				next++
-				p.Owner = next
-				c := &modelClaim{next, genClaim(t), p}
-				m.claims = append(m.claims, c)
-				require.Equal(t, m.granted(len(m.claims)-1), s.Add(p, c.claim))
 			},
 			"remove granted": func(t *rapid.T) {
 				var granted []int
@@ -173,6 +235,17 @@ func TestSetAgainstAllPairs(t *testing.T) {
 				}
 				if len(granted) > 0 {
 					remove(rapid.SampledFrom(granted).Draw(t, "granted"))
+				}
+			},
+			"withdraw waiting": func(t *rapid.T) {
+				var waiting []int
+				for i := range m.claims {
+					if !m.granted(i) {
+						waiting = append(waiting, i)
+					}
+				}
+				if len(waiting) > 0 {
+					remove(rapid.SampledFrom(waiting).Draw(t, "waiting"))
 				}
 			},
 			"withdraw any": func(t *rapid.T) {
@@ -237,4 +310,17 @@ func TestSetForgetsKeys(t *testing.T) {
 	require.LessOrEqual(t, s.index.Len(), maxIdle+1)
 	require.Zero(t, s.used)
 	require.Zero(t, s.Len())
+}
+
+// A refused Shrink leaves no nodes of the keys it was asked for.
+func TestSetForgetsKeysOfRefusedShrinks(t *testing.T) {
+	var s Set[int]
+	var p Place[int]
+	s.Add(&p, NewClaim(exclusively("a")))
+	for i := range 3 * maxIdle {
+		_, ok := s.Shrink(&p, NewClaim(Request{Key: Must("a", fmt.Sprint(i), "x")}), nil)
+		require.False(t, ok)
+	}
+	require.LessOrEqual(t, s.index.Len()-s.used, maxIdle)
+	checkNodes(t, &s)
 }

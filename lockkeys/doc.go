@@ -33,7 +33,7 @@
 // stands in line with all its keys and lets no later claim that conflicts with
 // it pass, so nobody starves and conflicting messages keep their order. What
 // was a tree of mutexes has become a [Set] of claims: a claim in it is granted
-// when it conflicts with none that was added before.
+// when it conflicts with none that was added before it and is still there.
 //
 // # Who must lock
 //

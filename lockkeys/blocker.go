@@ -79,23 +79,40 @@ func (s *Set[T]) Behind(p *Place[T]) (next *Place[T], ok bool) {
 			break
 		}
 	}
-	if next == nil || len(next.steps) != len(p.steps) {
+	if next == nil {
 		return nil, false
 	}
+	mine := p.requested(0)
 	for i := range next.steps {
-		mine, its := &p.steps[i], &next.steps[i]
-		if mine.node != its.node || mine.mode != its.mode {
-			return nil, false
-		}
-		if !its.waiting {
+		its := &next.steps[i]
+		if !its.mode.real() {
+			if its.waiting {
+				return nil, false
+			}
 			continue
 		}
-		if its.mode != exclusive || its.run.prev != mine.run {
+		if mine == len(p.steps) || p.steps[mine].node != its.node || p.steps[mine].mode != its.mode {
 			return nil, false
 		}
-		if reader := its.node.behindX.first; reader != nil && reader.place.seq < next.seq {
+		if its.waiting && (its.mode != exclusive || its.run.prev != p.steps[mine].run) {
+			return nil, false
+		}
+		if reader := its.node.behindX.first; its.waiting && reader != nil && reader.place.seq < next.seq {
 			return nil, false // it waits for p, and next for it
 		}
+		mine = p.requested(mine + 1)
+	}
+	if mine < len(p.steps) {
+		return nil, false
 	}
 	return next, true
+}
+
+// requested returns the index of the first step from i on that is for a
+// request, or the number of steps.
+func (p *Place[T]) requested(i int) int {
+	for i < len(p.steps) && !p.steps[i].mode.real() {
+		i++
+	}
+	return i
 }

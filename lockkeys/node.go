@@ -27,6 +27,8 @@ type node[T any] struct {
 	firstX  *run[T] // the first X of the lane
 	readers int
 	behindX steps[T] // the IS steps that wait
+	own     run[T]   // one run for the lane, which mostly needs no more
+	ownUsed bool
 
 	listed   bool // in the set's list of idle nodes
 	nextIdle *node[T]
@@ -37,6 +39,13 @@ type node[T any] struct {
 // used tells whether a claim in the set uses the node; its ancestors are used
 // then as well.
 func (n *node[T]) used() bool { return n.head != nil || n.readers > 0 }
+
+// takesIntent tells whether an IX step would be granted in a lane that has but one
+// run at most, so that it will be in the first run as long as it is in the
+// lane.
+func (n *node[T]) takesIntent() bool {
+	return n.head == nil || n.head == n.tail && n.head.granted && n.head.mode == intentExclusive
+}
 
 // idle tells whether nothing needs the node, so that it can go.
 func (n *node[T]) idle() bool { return n.kids == 0 && !n.used() && n.parent != nil }
@@ -170,6 +179,11 @@ func (s *Set[T]) dequeue(st *step[T]) {
 		st.place.blocked--
 	}
 	st.run = nil
+	s.left(n)
+}
+
+// left is called when a step has left the queue of n.
+func (s *Set[T]) left(n *node[T]) {
 	if !n.used() {
 		s.used--
 		if n.idle() {
@@ -195,7 +209,7 @@ func (s *Set[T]) endRun(n *node[T], r *run[T]) {
 	if n.firstX == r {
 		s.moveFirstX(n, behind)
 	}
-	s.freeRun(r)
+	s.freeRun(n, r)
 	s.grantFrom(n, behind)
 }
 
@@ -244,14 +258,18 @@ func (r *run[T]) free(n *node[T]) bool {
 
 // newRun appends an empty run to the lane of n.
 func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
-	r := s.freeRuns
-	if r == nil {
-		r = new(run[T])
-	} else {
+	r := &n.own
+	switch {
+	case !n.ownUsed:
+		n.ownUsed = true
+	case s.freeRuns != nil:
+		r = s.freeRuns
 		s.freeRuns = r.next
 		s.freeRunCount--
+	default:
+		r = new(run[T])
 	}
-	*r = run[T]{mode: mode, prev: n.tail}
+	r.mode, r.granted, r.live, r.prev, r.next = mode, false, 0, n.tail, nil
 	if n.tail == nil {
 		n.head = r
 	} else {
@@ -267,11 +285,15 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 // maxFreeRuns bounds the runs kept for reuse.
 const maxFreeRuns = 1024
 
-func (s *Set[T]) freeRun(r *run[T]) {
-	if s.freeRunCount >= maxFreeRuns {
-		return
+// freeRun keeps a run, which has no steps any more, for reuse.
+func (s *Set[T]) freeRun(n *node[T], r *run[T]) {
+	r.prev, r.next = nil, nil
+	switch {
+	case r == &n.own:
+		n.ownUsed = false
+	case s.freeRunCount < maxFreeRuns:
+		r.next = s.freeRuns
+		s.freeRuns = r
+		s.freeRunCount++
 	}
-	*r = run[T]{next: s.freeRuns}
-	s.freeRuns = r
-	s.freeRunCount++
 }

@@ -54,7 +54,10 @@ type Set[T any] struct {
 	stamp uint64 // calls of Add and Shrink ever made
 
 	seed   maphash.Seed
-	recent [recentSize]*node[T] // nodes by the hash of their key
+	recent [recentSize]struct { // nodes by the hash of their key
+		hash uint64
+		node *node[T]
+	}
 
 	idleFirst, idleLast *node[T] // candidates for removal, oldest first
 
@@ -69,7 +72,8 @@ type Set[T any] struct {
 
 const (
 	degree     = 32   // of the B-tree
-	recentSize = 8192 // a power of two
+	recentSize = 4096 // a power of two
+	recentWays = 4    // nodes with equal low bits of their hashes; a power of two
 	maxIdle    = 4096 // nodes kept that no claim uses
 )
 
@@ -81,6 +85,7 @@ type Place[T any] struct {
 	Owner T
 
 	steps   []step[T]
+	free    bool   // see Set.addFree
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
 }
@@ -115,6 +120,9 @@ func (s *Set[T]) Add(p *Place[T], c *Claim) (granted bool) {
 	s.count++
 	s.added++
 	p.seq = s.added
+	if s.addFree(p, c) {
+		return true
+	}
 	p.steps = s.route(p, p.steps[:0], c)
 	for i := range p.steps {
 		s.enqueue(&p.steps[i])
@@ -161,10 +169,13 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 	s.woken = woken
 	for i := range p.steps {
 		s.dequeue(&p.steps[i])
+		if p.free {
+			s.dequeueAbove(p.steps[i].node)
+		}
 	}
 	woken, s.woken = s.woken, nil
 	clear(p.steps)
-	p.steps = p.steps[:0]
+	p.steps, p.free = p.steps[:0], false
 	s.evict()
 	return woken
 }
@@ -184,29 +195,16 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	if p.blocked > 0 {
 		panic("lockkeys: Set.Shrink of a place that is not granted")
 	}
-	kept := s.route(p, nil, c)
-	same := 0
-	for i := range p.steps {
-		if old := &p.steps[i]; s.keeps(old) {
-			if kept[old.node.at].mode != old.mode {
-				break
-			}
-			same++
-		}
-	}
-	if same < len(kept) {
-		for i := range kept {
-			if n := kept[i].node; n.idle() { // made just now
-				s.listIdle(n)
-			}
-		}
-		s.evict()
+	if !s.routeKept(p, c) {
 		return woken, false
 	}
 	s.woken = woken
 	for i := range p.steps {
 		if old := &p.steps[i]; !s.keeps(old) {
 			s.dequeue(old)
+			if p.free {
+				s.dequeueAbove(old.node)
+			}
 		}
 	}
 	// The steps that stay move to the front. Being granted, only those that
@@ -229,6 +227,34 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	return woken, true
 }
 
+// routeKept routes the claim c, to which p is to shrink, and tells whether it
+// uses only nodes that p uses, in the same modes.
+func (s *Set[T]) routeKept(p *Place[T], c *Claim) bool {
+	kept := s.route(p, nil, c)
+	want, same := len(kept), 0
+	if p.free { // p has steps for its requests only
+		want = len(c.Requests())
+	}
+	for i := range p.steps {
+		if old := &p.steps[i]; s.keeps(old) {
+			if kept[old.node.at].mode != old.mode {
+				break
+			}
+			same++
+		}
+	}
+	if same == want {
+		return true
+	}
+	for i := range kept {
+		if n := kept[i].node; n.idle() { // made just now
+			s.listIdle(n)
+		}
+	}
+	s.evict()
+	return false
+}
+
 // keeps tells whether the claim routed last uses the node of st as well.
 func (s *Set[T]) keeps(st *step[T]) bool { return st.node.stamp == s.stamp }
 
@@ -238,12 +264,12 @@ func (s *Set[T]) node(k Key) *node[T] {
 	if k.path == "" {
 		return s.root
 	}
-	slot := maphash.String(s.seed, k.path) & (recentSize - 1)
-	if n := s.recent[slot]; n != nil && n.key == k {
-		return n
-	}
-	if n := s.recent[slot^1]; n != nil && n.key == k {
-		return n
+	hash := maphash.String(s.seed, k.path)
+	ways := s.recent[hash&(recentSize-recentWays):][:recentWays]
+	for i := range ways {
+		if w := &ways[i]; w.hash == hash && w.node != nil && w.node.key == k {
+			return w.node
+		}
 	}
 	n := s.deepest(k)
 	for len(n.key.path) < len(k.path) {
@@ -260,7 +286,8 @@ func (s *Set[T]) node(k Key) *node[T] {
 		s.index.ReplaceOrInsert(child)
 		n = child
 	}
-	s.recent[slot^1], s.recent[slot] = s.recent[slot], n
+	copy(ways[1:], ways)
+	ways[0].hash, ways[0].node = hash, n
 	return n
 }
 
@@ -306,10 +333,11 @@ func (s *Set[T]) evict() {
 			continue
 		}
 		s.index.Delete(n)
-		slot := maphash.String(s.seed, n.key.path) & (recentSize - 1)
-		for _, i := range [...]uint64{slot, slot ^ 1} {
-			if s.recent[i] == n {
-				s.recent[i] = nil
+		hash := maphash.String(s.seed, n.key.path)
+		ways := s.recent[hash&(recentSize-recentWays):][:recentWays]
+		for i := range ways {
+			if ways[i].node == n {
+				ways[i].node = nil
 			}
 		}
 		n.parent.kids--

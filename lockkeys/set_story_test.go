@@ -391,11 +391,11 @@ func TestSetAfterABurst(t *testing.T) {
 	var c Claim
 	for i := range places {
 		c.Reset()
-		c.Exclusive(Must("burst", fmt.Sprint(i)))
+		c.Exclusive(Must("burst", fmt.Sprint(i)), Must("hot"))
 		c.Shared(Must("readers", fmt.Sprint(i%7)))
 		s.Add(&places[i], &c)
 	}
-	require.Equal(t, 2+len(places)+7+1, s.index.Len())
+	require.Equal(t, 3+len(places)+7+1, s.index.Len())
 	for i := range places {
 		s.Remove(&places[i], nil)
 	}

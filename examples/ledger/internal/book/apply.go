@@ -169,6 +169,9 @@ func sum(balances []Posting) map[Commodity]decimal.Decimal {
 	return totals
 }
 
+// Totals adds up balances by commodity, in order of the commodities.
+func Totals(balances []Posting) []Money { return sorted(sum(balances)) }
+
 func sorted(totals map[Commodity]decimal.Decimal) []Money {
 	list := make([]Money, 0, len(totals))
 	for _, c := range slices.Sorted(maps.Keys(totals)) {

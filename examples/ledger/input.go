@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+
+	humanize "github.com/dustin/go-humanize"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/madeup"
+)
+
+// input is where messages come from.
+type input struct {
+	name     string // for people
+	source   feed.Source
+	progress *progress
+	close    func() error
+}
+
+// openInput opens what -in names, or makes messages up. Progress is shown on
+// output, if that is a terminal.
+func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
+	nothing := func() error { return nil }
+	switch o.in {
+	case "":
+		name := fmt.Sprintf("%s made-up messages, seed %d", humanize.Comma(int64(o.messages)), o.seed)
+		return &input{name, madeup.New(o.messages, o.seed), newProgress(output, int64(o.messages), countMessages), nothing}, nil
+	case "-":
+		source, err := feed.Open(stdin, o.format)
+		return &input{"standard input", source, newProgress(output, -1, countMessages), nothing}, err
+	}
+	file, err := os.Open(o.in)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	progress := newProgress(output, info.Size(), countBytes)
+	source, err := feed.Open(bufio.NewReader(progress.reader(file)), o.format)
+	return &input{o.in, source, progress, file.Close}, err
+}

@@ -1,0 +1,101 @@
+// Package audit checks a run from the outside: from what each message asked
+// for, when its handler began and ended, and what came of it. It trusts
+// neither the dispatcher nor the store.
+package audit
+
+import (
+	"time"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Record is what is known of one message once it has ended.
+type Record struct {
+	ID      uint64 // its place in the order of arrival, from 1
+	Line    int    // where it stands in the input; 0 if it has no line
+	Message *book.Message
+	Reply   book.Reply
+	Err     error // nil if it was applied
+	Run     Run
+}
+
+// Run tells when and where a handler ran. Begin and End are ticks of a clock
+// that goes up by one whenever a handler begins or ends, so that of any two
+// moments one is known to be the earlier.
+type Run struct {
+	Begin, End  uint64
+	Start, Stop time.Time
+	Worker      int
+}
+
+// Took is how long the handler ran.
+func (r Run) Took() time.Duration { return r.Stop.Sub(r.Start) }
+
+// Audit follows a run. It is told what happens by one goroutine at a time;
+// what it found is read after the last call.
+type Audit struct {
+	Outcomes   Outcomes
+	Money      *Money
+	Order      Order
+	Contention Contention
+
+	// Early are the records of the first messages, by arrival.
+	Early []Record
+
+	// OnProblem, if set, is told of messages that were not applied, and of
+	// those that were though they should have been rejected.
+	OnProblem func(r Record, v Verdict)
+
+	keep int
+	next uint64            // the ID to be processed next
+	late map[uint64]Record // ended before an earlier message did
+}
+
+// New returns an audit of a run over a book that has the given totals at the
+// beginning. It keeps the records of the first messages, as many as keep says.
+func New(opening []book.Money, keep int) *Audit {
+	return &Audit{Money: newMoney(opening), keep: keep, next: 1, late: map[uint64]Record{}}
+}
+
+// Finished takes the record of a message. Records come in any order and are
+// processed in the order of arrival.
+func (a *Audit) Finished(r Record) {
+	a.late[r.ID] = r
+	for {
+		r, ok := a.late[a.next]
+		if !ok {
+			return
+		}
+		delete(a.late, a.next)
+		a.next++
+		a.process(r)
+	}
+}
+
+// Missing is the number of messages of which nothing is known though later
+// ones have ended.
+func (a *Audit) Missing() int {
+	last := a.next - 1
+	for id := range a.late {
+		last = max(last, id)
+	}
+	return int(last-(a.next-1)) - len(a.late)
+}
+
+func (a *Audit) process(r Record) {
+	if len(a.Early) < a.keep {
+		a.Early = append(a.Early, r)
+	}
+	var claim lockkeys.Claim
+	if err := r.Message.Claim(&claim); err == nil && r.Run.End > 0 {
+		a.Order.Add(Interval{r.ID, r.Run.Begin, r.Run.End}, claim.Requests())
+	}
+	if r.Err == nil {
+		a.Money.applied(r)
+	}
+	verdict := a.Outcomes.add(r)
+	if a.OnProblem != nil && verdict != Applied {
+		a.OnProblem(r, verdict)
+	}
+}

@@ -1,0 +1,76 @@
+// Package feed reads messages: one JSON object a line, or the CSV that
+// "hledger print -O csv" writes.
+package feed
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+)
+
+// Item is one message of an input and the line that it begins on.
+type Item struct {
+	Line    int
+	Message *book.Message
+}
+
+// Source gives the messages of an input in order. Next returns io.EOF after
+// the last one. After a [*Malformed] error it can be called for the next
+// message; after any other error the input has ended.
+type Source interface {
+	Next() (Item, error)
+}
+
+// Malformed says that a part of the input is no message. The rest of the input
+// can still be read.
+type Malformed struct {
+	Line int
+	Raw  string // the text as it stands in the input, possibly cut
+	Err  error
+}
+
+func (m *Malformed) Error() string { return fmt.Sprintf("line %d: %v", m.Line, m.Err) }
+
+// Unwrap gives the reason.
+func (m *Malformed) Unwrap() error { return m.Err }
+
+// Format names a form of input.
+type Format string
+
+// The formats.
+const (
+	NDJSON     Format = "ndjson"
+	HledgerCSV Format = "hledger-csv"
+)
+
+// FormatOf tells the format of a file by the ending of its name. Standard
+// input, "-", counts as NDJSON.
+func FormatOf(name string) (Format, error) {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".csv":
+		return HledgerCSV, nil
+	case ".ndjson", ".jsonl", ".json":
+		return NDJSON, nil
+	}
+	if name == "-" {
+		return NDJSON, nil
+	}
+	return "", fmt.Errorf("cannot tell the format of %q by its name: say -format %s or -format %s", name, NDJSON, HledgerCSV)
+}
+
+// Open returns the source that reads r.
+func Open(r io.Reader, format Format) (Source, error) {
+	switch format {
+	case NDJSON:
+		return NewNDJSON(r), nil
+	case HledgerCSV:
+		return NewHledger(r), nil
+	}
+	return nil, fmt.Errorf("format %q is not known: use %s or %s", string(format), NDJSON, HledgerCSV)
+}
+
+// byteOrderMark stands at the beginning of files that some editors write.
+const byteOrderMark = "\uFEFF"

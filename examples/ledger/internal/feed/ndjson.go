@@ -1,0 +1,91 @@
+package feed
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+)
+
+// maxLine bounds the bytes of one message.
+const maxLine = 1 << 20
+
+// ndjson reads one JSON object a line. Empty lines are passed over.
+type ndjson struct {
+	r    *bufio.Reader
+	line int
+}
+
+// NewNDJSON returns the source that reads messages in their JSON form, one a
+// line.
+func NewNDJSON(r io.Reader) Source { return &ndjson{r: bufio.NewReaderSize(r, 1<<16)} }
+
+// Next implements [Source].
+func (n *ndjson) Next() (Item, error) {
+	for {
+		text, tooLong, err := n.readLine()
+		if err != nil {
+			return Item{}, err
+		}
+		if tooLong {
+			return Item{}, &Malformed{n.line, string(text), fmt.Errorf("longer than %d bytes: split the message", maxLine)}
+		}
+		text = bytes.TrimSpace(text)
+		if n.line == 1 {
+			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
+		}
+		if len(text) == 0 {
+			continue
+		}
+		m, err := book.Decode(text)
+		if err != nil {
+			return Item{}, &Malformed{n.line, string(text), err}
+		}
+		return Item{n.line, m}, nil
+	}
+}
+
+// readLine reads up to and without the next line end. Of a line that is too
+// long it returns the beginning.
+func (n *ndjson) readLine() (text []byte, tooLong bool, err error) {
+	n.line++
+	for {
+		part, err := n.r.ReadSlice('\n')
+		if room := maxLine - len(text); len(part) > room {
+			part, tooLong = part[:room], true
+		}
+		text = append(text, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err == io.EOF && len(text) > 0:
+			return text, tooLong, nil
+		case err != nil && err != io.EOF:
+			return nil, false, fmt.Errorf("read line %d: %w", n.line, err)
+		}
+		return text, tooLong, err
+	}
+}
+
+// WriteNDJSON writes the messages of a source in their JSON form.
+func WriteNDJSON(w io.Writer, source Source) error {
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	encoder.SetEscapeHTML(false)
+	for {
+		item, err := source.Next()
+		if err == io.EOF {
+			return buffered.Flush()
+		}
+		if err == nil {
+			err = encoder.Encode(item.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Package madeup makes the input that the ledger runs when it is given none:
+// the days of a small bank. It is the same for the same seed. A plain
+// sequential model of its own, in whole cents, tells which messages must be
+// rejected and which balances must come out; it has nothing in common with
+// the code that it is used to test.
+package madeup
+
+import (
+	"io"
+	"math/rand/v2"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+)
+
+// Generator gives messages; it is a [feed.Source].
+//
+// Clients are chosen by Zipf's law, so that a few are in most messages. First
+// every client opens two to four accounts, in a currency each, and is paid in.
+// Then come deposits, withdrawals, transfers, conversions, pay rolls, credit
+// checks and the end of a client now and then, and ten ends of day.
+type Generator struct {
+	total, made int
+	r           *rand.Rand
+	model       *model
+	clients     []*client
+	popular     *rand.Zipf
+	script      []*book.Message // to be given before anything else is made
+	choices     []choice
+	weights     int
+}
+
+const (
+	employers = 20
+	days      = 10
+)
+
+// New returns a generator of n messages.
+func New(n int, seed uint64) *Generator {
+	r := rand.New(rand.NewPCG(seed, 0x1edce5))
+	g := &Generator{total: n, r: r, model: newModel(), choices: choices}
+	for _, c := range choices {
+		g.weights += c.weight
+	}
+	for id := range min(max(n/250, 2), 5000) {
+		g.introduce(id + 1)
+	}
+	g.popular = rand.NewZipf(r, 1.2, 20, uint64(len(g.clients)-1))
+	return g
+}
+
+// Total is the number of messages.
+func (g *Generator) Total() int { return g.total }
+
+// Next implements [feed.Source].
+func (g *Generator) Next() (feed.Item, error) {
+	if g.made == g.total {
+		return feed.Item{}, io.EOF
+	}
+	g.made++
+	return feed.Item{Line: g.made, Message: g.make()}, nil
+}
+
+func (g *Generator) make() *book.Message {
+	if g.made%max(g.total/days, 1) == 0 {
+		return g.endOfDay()
+	}
+	if len(g.script) > 0 {
+		m := g.script[0]
+		g.script = g.script[1:]
+		return g.model.play(m)
+	}
+	n := g.r.IntN(g.weights)
+	for _, c := range g.choices {
+		if n -= c.weight; n < 0 {
+			return c.make(g)
+		}
+	}
+	return g.endOfDay()
+}
+
+// introduce adds a client to the script: opens its accounts and pays them in.
+func (g *Generator) introduce(id int) {
+	c := newClient(id, 2+g.r.IntN(len(currencies)-1))
+	g.clients = append(g.clients, c)
+	for i, a := range c.accounts {
+		g.script = append(g.script,
+			&book.Message{Op: book.Open, Account: a},
+			&book.Message{Op: book.Deposit, Account: a, Amount: g.amount(500_00, 9_000_00), Commodity: currencies[i], Note: "first deposit"})
+	}
+}
+
+// amount draws from low to high, in cents.
+func (g *Generator) amount(low, high int64) *book.Amount { return cents(low + g.r.Int64N(high-low+1)) }
+
+// chance is true p times in a hundred.
+func (g *Generator) chance(p int) bool { return g.r.IntN(100) < p }
+
+// someone is a client, mostly one of the popular ones.
+func (g *Generator) someone() *client { return g.clients[g.popular.Uint64()] }
+
+// account draws one of a client's accounts; its index is that of its currency.
+func (g *Generator) account(c *client) (i int, a book.Account) {
+	i = g.r.IntN(len(c.accounts))
+	return i, c.accounts[i]
+}

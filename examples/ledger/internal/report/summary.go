@@ -1,0 +1,202 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	humanize "github.com/dustin/go-humanize"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+)
+
+// Summary is what there is to say at the end of a run.
+type Summary struct {
+	Input     string // where the messages came from
+	Read      int    // messages that were handed over
+	Malformed int    // parts of the input that were no messages
+	// Answered says that whoever sent a message was told what came of it, so
+	// that a rejection is no fault of the run.
+	Answered bool
+
+	Audit   *audit.Audit
+	Elapsed time.Duration
+	Workers int
+	Policy  string
+	Latency time.Duration
+
+	Store     string      // what it is
+	Stats     store.Stats // what it did
+	Journaled int         // messages that the journal gained
+	Balances  []Balance
+
+	SpeedUp SpeedUp
+	Rejects string // where malformed and rejected messages were kept
+	Failure error  // what ended the run early
+}
+
+// SpeedUp compares the run with one worker, on the first messages.
+type SpeedUp struct {
+	Messages int
+	Here     time.Duration // in the run itself
+	Alone    time.Duration // with one worker
+	Missing  string        // why there is no such comparison
+}
+
+// Check is something that must hold.
+type Check struct {
+	OK   bool
+	Text string
+	More []string // what is wrong
+}
+
+// Checks tells what was checked, and whether it holds.
+func (s *Summary) Checks() []Check {
+	o, order, money := &s.Audit.Outcomes, &s.Audit.Order, s.Audit.Money
+	ended, applied := o.Total(), o.Count[audit.Applied]+o.Count[audit.NotRejected]
+	checks := []Check{{
+		OK: ended == s.Read && s.Audit.Missing() == 0 && s.Journaled == applied,
+		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s ended, %s applied, %s in the journal",
+			count(s.Read), count(ended), count(applied), count(s.Journaled)),
+	}, {
+		OK: order.Violations == 0,
+		Text: fmt.Sprintf("order: %s pairs of conflicting requests, each in order of arrival and none at once",
+			humanize.Comma(int64(order.Pairs))),
+		More: texts(order.First),
+	}, {
+		OK:   len(money.Problems) == 0,
+		Text: fmt.Sprintf("money conserved in %s, at %s and at the end", plural(money.Commodities(), "commodity", "commodities"), plural(money.Closings, "end of day", "ends of day")),
+		More: money.Problems,
+	}, {
+		OK:   o.Count[audit.Unmet] == 0,
+		Text: fmt.Sprintf("%s held, %s did not", plural(o.Held, "expectation", "expectations"), plural(o.Count[audit.Unmet], "message's", "messages'")),
+	}}
+	if !s.Answered {
+		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected]
+		checks = append(checks, Check{
+			OK:   unexpected == 0,
+			Text: fmt.Sprintf("rejected: %s as expected, %s not", count(o.Count[audit.RejectedAsExpected]), count(unexpected)),
+		}, Check{
+			OK:   s.Malformed == 0,
+			Text: fmt.Sprintf("%s of the input malformed", plural(s.Malformed, "part", "parts")),
+		})
+	}
+	if s.Failure != nil {
+		checks = append(checks, Check{Text: "run to its end", More: []string{s.Failure.Error()}})
+	}
+	return checks
+}
+
+// Good tells whether every check holds.
+func (s *Summary) Good() bool {
+	for _, c := range s.Checks() {
+		if !c.OK {
+			return false
+		}
+	}
+	return true
+}
+
+// Write writes the summary for people.
+func (s *Summary) Write(w io.Writer) error {
+	p := &page{w: w}
+	s.writeRun(p)
+	s.writeContention(p)
+	s.writeReasons(p)
+	s.writeBalances(p)
+	p.heading("checks")
+	for _, c := range s.Checks() {
+		p.row("  %s %s", mark(c.OK), c.Text)
+		for _, more := range c.More {
+			p.row("      %s", strings.ReplaceAll(more, "\n", "\n      "))
+		}
+	}
+	p.row("")
+	return p.err
+}
+
+func (s *Summary) writeRun(p *page) {
+	o := &s.Audit.Outcomes
+	p.row("")
+	p.fact("input", s.Input)
+	p.fact("messages", fmt.Sprintf("%s: %s applied, %s rejected, %s malformed", count(s.Read),
+		count(o.Count[audit.Applied]+o.Count[audit.NotRejected]),
+		count(o.Count[audit.Rejected]+o.Count[audit.RejectedAsExpected]+o.Count[audit.Unmet]), count(s.Malformed)))
+	p.fact("dispatch", fmt.Sprintf("%s, %s%s", plural(s.Workers, "worker", "workers"), s.Policy, s.latency()))
+	p.fact("throughput", fmt.Sprintf("%s messages/s: all in %s", count(perSecond(o.Total(), s.Elapsed)), roundDuration(s.Elapsed)))
+	p.fact("speed-up", s.SpeedUp.String())
+	perCommit := float64(s.Stats.Messages) / max(float64(s.Stats.Commits), 1)
+	p.fact("store", fmt.Sprintf("%s: %s, %.1f messages in each", s.Store,
+		plural(int(s.Stats.Commits), "commit", "commits"), perCommit))
+	if s.Rejects != "" {
+		p.fact("rejects", s.Rejects)
+	}
+}
+
+func (s *Summary) latency() string {
+	if s.Latency == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", each handler waiting %s", s.Latency)
+}
+
+// String says what was measured.
+func (u SpeedUp) String() string {
+	if u.Missing != "" {
+		return "not measured: " + u.Missing
+	}
+	return fmt.Sprintf("%.1f× over one worker (the first %s messages took %s here, and %s\n"+
+		"once more with one worker on a scratch store of the same kind)",
+		u.Alone.Seconds()/u.Here.Seconds(), count(u.Messages), roundDuration(u.Here), roundDuration(u.Alone))
+}
+
+func (s *Summary) writeContention(p *page) {
+	c := &s.Audit.Contention
+	top := c.Top(5)
+	if len(top) == 0 {
+		return
+	}
+	p.heading(fmt.Sprintf("most contended keys (%s of %s messages had to wait)", count(c.Waited), count(s.Read)))
+	for _, k := range top {
+		p.row("  %-36s %9s waited  %10s each", shorten(k.Key.String(), 36), count(k.Count), roundDuration(k.Time/time.Duration(k.Count)))
+	}
+}
+
+func (s *Summary) writeReasons(p *page) {
+	reasons := s.Audit.Outcomes.Reasons()
+	if len(reasons) == 0 {
+		return
+	}
+	p.heading("not applied")
+	for _, why := range reasons {
+		expected := ""
+		if why.Verdict == audit.RejectedAsExpected {
+			expected = ", as expected"
+		}
+		place := fmt.Sprintf("message %d", why.ID)
+		if why.Line > 0 {
+			place = fmt.Sprintf("line %d", why.Line)
+		}
+		p.row("  %9s  %s%s", count(why.Count), why.Reason, expected)
+		p.row("             such as %s: %s", place, why.Example)
+	}
+}
+
+func (s *Summary) writeBalances(p *page) {
+	top, largest := topLevel(s.Balances), largestOwn(s.Balances, 5)
+	if len(top) == 0 {
+		return
+	}
+	p.heading("balances of the top-level accounts, with all below them")
+	for _, b := range top {
+		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Subtree), b.Commodity)
+	}
+	p.heading("largest balances of single accounts")
+	for _, b := range largest {
+		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Own), b.Commodity)
+	}
+}
+
+func perSecond(n int, d time.Duration) int { return int(float64(n) / max(d.Seconds(), 1e-9)) }

@@ -1,0 +1,76 @@
+// Ledger is an account service on Interlock: it reads messages that open
+// accounts, move money, check credit or close the day, runs them in parallel
+// over an embedded database, and shows that the result is the same as one
+// after the other. See README.md.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/madeup"
+)
+
+// Exit codes.
+const (
+	exitGood  = 0 // all messages ended as they should, and every check held
+	exitBad   = 1 // something did not
+	exitUsage = 2 // the command line makes no sense
+)
+
+//go:embed message.schema.json
+var messageSchema string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the program, with all that it reads and writes given to it.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitGood
+	case err != nil:
+		fmt.Fprintln(stderr, "ledger:", err)
+		return exitUsage
+	}
+	good, err := o.act(ctx, stdin, stdout, stderr)
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "ledger:", err)
+		return exitBad
+	case !good:
+		return exitBad
+	}
+	return exitGood
+}
+
+// act does what the options say; good is false if something is amiss that the
+// summary tells.
+func (o *options) act(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (good bool, err error) {
+	switch {
+	case o.schema:
+		_, err := io.WriteString(stdout, messageSchema)
+		return true, err
+	case o.generate == generateNDJSON:
+		return true, feed.WriteNDJSON(stdout, madeup.New(o.messages, o.seed))
+	case o.generate == generateJournal:
+		return true, madeup.WriteJournal(stdout, madeup.New(o.messages, o.seed))
+	case o.listen != "":
+		return o.serve(ctx, stdout, stderr)
+	default:
+		return o.replay(ctx, stdin, stdout, stderr)
+	}
+}

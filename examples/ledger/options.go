@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+)
+
+// options is the command line.
+type options struct {
+	in       string
+	format   feed.Format
+	messages int
+	seed     uint64
+	generate string
+	schema   bool
+	listen   string
+
+	db      string
+	workers int
+	policy  dispatcher.Policy
+	latency time.Duration
+	compare int
+
+	out      string
+	timeline string
+	rejects  string
+}
+
+// What -generate takes.
+const (
+	generateNDJSON  = "ndjson"
+	generateJournal = "journal"
+)
+
+// What -policy takes.
+const (
+	policyHeadOnly  = "head-only"
+	policyLookAhead = "look-ahead"
+)
+
+// parseOptions reads the command line. A mistake in it is described to output,
+// or by the error.
+func parseOptions(args []string, output io.Writer) (*options, error) {
+	o := &options{}
+	var policy, format string
+	var window int
+	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
+	f.SetOutput(output)
+	f.Usage = func() {
+		fmt.Fprintf(output, "Usage: ledger [flags]\n\nRuns the messages of -in, or made-up ones, in parallel and checks the result.\n\n")
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.in, "in", "", "`file` of messages, - for standard input (default: made-up messages)")
+	f.StringVar(&format, "format", "", "form of the input, ndjson or hledger-csv (default: by the ending of its name)")
+	f.IntVar(&o.messages, "messages", 100_000, "number of made-up messages")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of made-up messages: the same seed makes the same messages")
+	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
+	f.BoolVar(&o.schema, "schema", false, "write the JSON Schema of a message to standard output")
+	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input")
+	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, or memory for none (default: one in a temporary folder)")
+	f.IntVar(&o.workers, "workers", 64, "messages that run at the same time, at most")
+	f.StringVar(&policy, "policy", policyLookAhead, "what may start while the first message in line is blocked: head-only or look-ahead")
+	f.IntVar(&window, "window", dispatcher.Policy{}.Window(), "blocked messages to look past with -policy look-ahead")
+	f.DurationVar(&o.latency, "latency", 0, "let each handler wait this long, as if for another service")
+	f.IntVar(&o.compare, "compare", 5000, "messages to run once more with one worker to measure the speed-up, 0 for none")
+	f.StringVar(&o.out, "out", "", "`file` for the balances of all accounts, as CSV")
+	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of who ran when")
+	f.StringVar(&o.rejects, "rejects", "", "`file` for malformed and rejected messages with the reasons, as NDJSON (default: in the temporary folder, if there are any that should not be)")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, errors.New("see -help")
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%q is no flag: the input is given with -in", f.Arg(0))
+	}
+	o.format = feed.Format(format)
+	return o, o.check(policy, window)
+}
+
+// check fills in what depends on several flags, and refuses what makes no
+// sense.
+func (o *options) check(policy string, window int) error {
+	switch policy {
+	case policyHeadOnly:
+		o.policy = dispatcher.HeadOnly()
+	case policyLookAhead:
+		o.policy = dispatcher.LookAhead(window)
+	default:
+		return fmt.Errorf("-policy %q is not known: use %s or %s", policy, policyHeadOnly, policyLookAhead)
+	}
+	switch {
+	case o.generate != "" && o.generate != generateNDJSON && o.generate != generateJournal:
+		return fmt.Errorf("-generate %q is not known: use %s or %s", o.generate, generateNDJSON, generateJournal)
+	case o.in != "" && o.listen != "":
+		return errors.New("-in and -listen exclude each other: run the input first, with -db, and then serve")
+	case o.workers < 1:
+		return fmt.Errorf("-workers is %d: use 1 or more", o.workers)
+	case window < 0:
+		return fmt.Errorf("-window is %d: use 0 or more", window)
+	case o.messages < 0:
+		return fmt.Errorf("-messages is %d: use 0 or more", o.messages)
+	case o.latency < 0:
+		return fmt.Errorf("-latency is %s: use 0 or more", o.latency)
+	case o.compare < 0:
+		return fmt.Errorf("-compare is %d: use 0 or more", o.compare)
+	}
+	return o.checkFormat()
+}
+
+func (o *options) checkFormat() (err error) {
+	switch {
+	case o.in == "" && o.format != "":
+		return errors.New("-format says the form of an input: give that with -in")
+	case o.in == "":
+		return nil
+	case o.format == "":
+		o.format, err = feed.FormatOf(o.in)
+		return err
+	case o.format != feed.NDJSON && o.format != feed.HledgerCSV:
+		return fmt.Errorf("-format %q is not known: use %s or %s", string(o.format), feed.NDJSON, feed.HledgerCSV)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress shows how far a run is, on a terminal. The nil progress shows
+// nothing.
+type progress struct {
+	bar *progressbar.ProgressBar
+	by  unit
+}
+
+// unit is what a progress counts.
+type unit uint8
+
+const (
+	countMessages unit = iota // that have ended
+	countBytes                // that were read
+)
+
+// newProgress returns a progress up to total, or nil if output is no terminal.
+// A total of -1 is one that is not known.
+func newProgress(output io.Writer, total int64, by unit) *progress {
+	file, ok := output.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	options := []progressbar.Option{
+		progressbar.OptionSetWriter(output),
+		progressbar.OptionSetDescription("running"),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100 * time.Millisecond),
+		progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(),
+	}
+	if by == countBytes {
+		options = append(options, progressbar.OptionShowBytes(true))
+	} else {
+		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"))
+	}
+	return &progress{bar: progressbar.NewOptions64(total, options...), by: by}
+}
+
+// ended counts a message. Failing to draw is no reason to fail.
+func (p *progress) ended() {
+	if p != nil && p.by == countMessages {
+		_ = p.bar.Add(1)
+	}
+}
+
+// reader counts the bytes that are read from r.
+func (p *progress) reader(r io.Reader) io.Reader {
+	if p == nil || p.by != countBytes {
+		return r
+	}
+	return io.TeeReader(r, p.bar)
+}
+
+func (p *progress) finish() {
+	if p != nil {
+		_ = p.bar.Finish()
+	}
+}

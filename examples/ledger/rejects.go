@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+)
+
+// rejects keeps what was not applied in a file, one JSON object a line, and
+// reports on stderr what should not have happened. The file is made when there
+// is something to keep.
+type rejects struct {
+	stderr io.Writer
+
+	mu       sync.Mutex
+	path     string // "" for a temporary file
+	file     *os.File
+	reported int
+	err      error
+}
+
+// reject is a line of the file.
+type reject struct {
+	Line    int           `json:"line,omitempty"`
+	Verdict string        `json:"verdict"`
+	Reason  string        `json:"reason"`
+	Message *book.Message `json:"message,omitempty"`
+	Raw     string        `json:"raw,omitempty"` // of what is no message
+}
+
+// maxReported bounds what is reported on stderr.
+const maxReported = 10
+
+func newRejects(path string, stderr io.Writer) *rejects { return &rejects{path: path, stderr: stderr} }
+
+func (r *rejects) malformed(m *feed.Malformed) {
+	r.keep(reject{Line: m.Line, Verdict: "malformed", Reason: m.Err.Error(), Raw: m.Raw}, true)
+}
+
+func (r *rejects) rejected(record audit.Record, verdict audit.Verdict) {
+	if verdict.Good() && r.path == "" {
+		return
+	}
+	reason := "applied, though the message says that it must be rejected"
+	if record.Err != nil {
+		reason = audit.Cause(record.Err).Error()
+	}
+	r.keep(reject{Line: record.Line, Verdict: verdict.String(), Reason: reason, Message: record.Message}, !verdict.Good())
+}
+
+func (r *rejects) keep(what reject, report bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if report {
+		r.report(what)
+	}
+	if r.err != nil {
+		return
+	}
+	if r.file == nil {
+		if r.file, r.err = r.create(); r.err != nil {
+			return
+		}
+	}
+	encoder := json.NewEncoder(r.file)
+	encoder.SetEscapeHTML(false)
+	r.err = encoder.Encode(what)
+}
+
+func (r *rejects) create() (*os.File, error) {
+	if r.path == "" {
+		return os.CreateTemp("", "ledger-rejects-*.ndjson")
+	}
+	return os.Create(r.path)
+}
+
+func (r *rejects) report(what reject) {
+	r.reported++
+	if r.reported <= maxReported {
+		fmt.Fprintf(r.stderr, "line %d: %s: %s\n", what.Line, what.Verdict, what.Reason)
+	}
+}
+
+// finish closes the file and returns its path, or "" if there is none.
+func (r *rejects) finish() (path string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reported > maxReported {
+		fmt.Fprintf(r.stderr, "... and %d more, see the rejects file\n", r.reported-maxReported)
+	}
+	if r.file == nil {
+		return "", r.err
+	}
+	path = r.file.Name()
+	return path, errors.Join(r.err, r.file.Close())
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/report"
+	"github.com/interlock-go/interlock/examples/ledger/internal/service"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+)
+
+// session is one run of the service, from opening the store to the summary.
+type session struct {
+	options   *options
+	temporary string // folder to be removed at the end
+	store     store.Store
+	continued bool // the store was not empty at the beginning
+	journaled int  // messages in its journal then
+	audit     *audit.Audit
+	service   *service.Service
+	rejects   *rejects
+}
+
+// timelineMessages is how many messages the picture shows.
+const timelineMessages = 300
+
+// begin opens the store and starts the service. onEnd is called for each
+// message that has ended.
+func (o *options) begin(ctx context.Context, stderr io.Writer, onEnd func()) (_ *session, err error) {
+	s := &session{options: o, rejects: newRejects(o.rejects, stderr)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.temporary, err = os.MkdirTemp("", "ledger-"); err != nil {
+		return nil, err
+	}
+	if o.db == "" {
+		s.store, err = openScratch(ctx, o.db, s.temporary)
+	} else {
+		s.store, err = store.Open(ctx, o.db)
+	}
+	if err != nil {
+		return nil, err
+	}
+	opening, err := s.totals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.journaled, err = s.store.Journal(ctx); err != nil {
+		return nil, err
+	}
+	s.continued = s.journaled > 0
+	s.audit = audit.New(opening, max(timelineMessages, o.compare))
+	s.audit.OnProblem = s.rejects.rejected
+	s.service, err = service.Start(ctx, service.Config{
+		Store: s.store, Workers: o.workers, Policy: o.policy, Latency: o.latency, Audit: s.audit, OnEnd: onEnd,
+	})
+	return s, err
+}
+
+// openScratch opens an empty store of the kind that -db names.
+func openScratch(ctx context.Context, db, folder string) (store.Store, error) {
+	if db == store.InMemory {
+		return store.NewMemory(), nil
+	}
+	return store.OpenSQLite(ctx, filepath.Join(folder, "ledger.db"))
+}
+
+func (s *session) totals(ctx context.Context) ([]book.Money, error) {
+	balances, err := s.store.Balances(ctx, book.Root)
+	return book.Totals(balances), err
+}
+
+// conclude completes the summary, writes it and the other files, and tells
+// whether all is well. It is called when the service has finished.
+func (s *session) conclude(ctx context.Context, stdout io.Writer, summary *report.Summary) (good bool, err error) {
+	ctx = context.WithoutCancel(ctx) // an interrupted run is reported too
+	summary.Audit, summary.Workers, summary.Policy = s.audit, s.options.workers, s.options.policy.String()
+	summary.Latency = s.options.latency
+	summary.Store, summary.Stats = s.store.Name(), s.store.Stats()
+	totals, err := s.totals(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.audit.Money.Close(totals)
+	journaled, err := s.store.Journal(ctx)
+	if err != nil {
+		return false, err
+	}
+	summary.Journaled = journaled - s.journaled
+	if summary.Balances, err = report.Balances(ctx, s.store); err != nil {
+		return false, err
+	}
+	if summary.Failure != nil || summary.Answered {
+		summary.SpeedUp.Missing = "that needs an input that was run to its end"
+	} else if summary.SpeedUp, err = s.compare(ctx); err != nil {
+		return false, err
+	}
+	if summary.Rejects, err = s.rejects.finish(); err != nil {
+		return false, err
+	}
+	return summary.Good(), errors.Join(summary.Write(stdout), s.writeFiles(summary))
+}
+
+func (s *session) writeFiles(summary *report.Summary) error {
+	var errs []error
+	if s.options.out != "" {
+		errs = append(errs, writeFile(s.options.out, func(w io.Writer) error {
+			return report.WriteBalances(w, summary.Balances)
+		}))
+	}
+	if s.options.timeline != "" {
+		early := s.audit.Early[:min(len(s.audit.Early), timelineMessages)]
+		title := "Who ran when: " + summary.Policy
+		errs = append(errs, writeFile(s.options.timeline, func(w io.Writer) error {
+			return report.NewTimeline(early).WriteSVG(w, title)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+func writeFile(name string, write func(w io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// close closes the store and removes what is temporary.
+func (s *session) close() error {
+	var errs []error
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.temporary != "" {
+		errs = append(errs, os.RemoveAll(s.temporary))
+	}
+	return errors.Join(errs...)
+}

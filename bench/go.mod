@@ -1,0 +1,23 @@
+module github.com/interlock-go/interlock/bench
+
+go 1.26.0
+
+replace github.com/interlock-go/interlock => ../
+
+require (
+	github.com/alitto/pond/v2 v2.7.1
+	github.com/interlock-go/interlock v0.0.0
+	github.com/panjf2000/ants/v2 v2.12.1
+	k8s.io/client-go v0.37.2
+)
+
+require (
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/google/btree v1.1.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
+	k8s.io/apimachinery v0.37.2 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
+)

@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"runtime"
+	"time"
+)
+
+// Makespan is how long a contender took for messages whose handlers take
+// time, beside what it cannot be faster than. The durations of handlers are
+// those measured in the same run.
+type Makespan struct {
+	Elapsed time.Duration
+	Work    time.Duration // of all handlers together, divided by the workers
+	Chain   time.Duration // the longest chain of conflicting messages
+}
+
+// Ratio is 1 for a perfect schedule. It can be less for a contender that does
+// not keep conflicting messages apart.
+func (m Makespan) Ratio() float64 {
+	return float64(m.Elapsed) / float64(max(m.Work, m.Chain))
+}
+
+// MeasureMakespan runs n messages of the case through the contender.
+func MeasureMakespan(c Case, contender Contender, n int) Makespan {
+	msgs := c.Make(n)
+	rig := NewRig(contender, c.Setup, c.Work, msgs)
+	defer rig.Close()
+	m := Makespan{Elapsed: rig.Run(n)}
+	var work time.Duration
+	for _, msg := range msgs {
+		work += msg.End - msg.Start
+	}
+	workers := c.Workers
+	if c.onCPU {
+		workers = min(workers, runtime.GOMAXPROCS(0))
+	}
+	m.Work, m.Chain = work/time.Duration(workers), LongestChain(msgs)
+	return m
+}
+
+// MedianMakespan returns the ratio of the median run of several.
+func MedianMakespan(c Case, contender Contender, runs, n int) float64 {
+	var ratios []float64
+	for range runs {
+		ratios = append(ratios, MeasureMakespan(c, contender, n).Ratio())
+	}
+	return median(ratios)
+}

@@ -17,6 +17,10 @@ func (d *Dispatcher[M]) takeLocked() *task[M] {
 		if len(d.mu.ready) > 0 {
 			return heap.Pop(&d.mu.ready).(*task[M])
 		}
+		if d.mu.queue.first == nil {
+			d.takeOverLocked()
+			continue
+		}
 		if t := d.mu.queue.pop(); d.admitLocked(t) {
 			return t
 		}
@@ -73,7 +77,7 @@ func (d *Dispatcher[M]) readyLocked(t *task[M]) {
 // been considered, it considers more, as far as the policy lets it look.
 func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 	w.batch = append(w.batch, t)
-	if d.cfg.BatchHandler == nil || t.keyErr != nil {
+	if d.cfg.BatchHandler == nil {
 		return
 	}
 	looks := d.cfg.MaxBatch
@@ -84,10 +88,16 @@ func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 			w.batch = append(w.batch, last)
 			continue
 		}
-		if looks == 0 || !t.exclusive() || d.mu.queue.first == nil || d.mu.looking > d.cfg.Policy.Window() {
+		if looks == 0 || !t.exclusive() || d.mu.looking > d.window {
 			return
 		}
 		looks--
+		if d.mu.queue.first == nil {
+			d.takeOverLocked()
+		}
+		if d.mu.queue.first == nil {
+			return
+		}
 		if next := d.mu.queue.pop(); d.admitLocked(next) {
 			d.readyLocked(next)
 		}
@@ -105,7 +115,7 @@ func (t *task[M]) exclusive() bool {
 func (d *Dispatcher[M]) startLocked(w *worker[M]) {
 	for _, t := range w.batch {
 		t.state = StateRunning
-		if t.keyErr == nil {
+		if t.keyErr() == nil {
 			t.attempts++
 		}
 		d.mu.stats.Started++

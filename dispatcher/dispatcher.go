@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -31,10 +32,17 @@ import (
 // makes work possible calls signalLocked before letting go; the worker woken
 // clears waking, takes a message and, if there is more to do, wakes the next
 // before it lets go itself. So at most one wake-up is under way at a time.
+//
+// A submitter makes work possible without the mutex. It puts its message into
+// the intake first and looks at idle and waking then; a worker counts itself
+// idle, or clears waking, first and looks into the intake then. So either the
+// worker sees the message, or the submitter sees that it must take the mutex
+// and signal.
 type Dispatcher[M any] struct {
-	cfg  Config[M] // with defaults
-	gate *gate
-	pool sync.Pool // of *task[M]
+	cfg    Config[M] // with defaults
+	window int       // of its policy
+	gate   *gate
+	intake *intake[M]
 
 	// The context of all handlers, ended near the deadline of a shutdown.
 	work       context.Context
@@ -46,12 +54,19 @@ type Dispatcher[M any] struct {
 	workersGone  chan struct{}
 	observerGone chan struct{}
 
+	// Changed under mu; a submitter looks at them without it.
+	idle   atomic.Int32 // workers waiting for work
+	waking atomic.Bool  // a wake-up is under way
+
 	mu struct {
 		sync.Mutex
 		work sync.Cond // idle workers wait here
 
-		lastID uint64
-		queue  taskList[M] // accepted and not considered yet
+		queue fifo[M] // taken over from the intake and not considered yet
+		// Ended tasks on their way back to the intake, linked by next.
+		spare  *task[M]
+		spares int
+		left   leaving // slots on their way back to the gate
 		set    lockkeys.Set[*task[M]]
 		// Considered and blocked, in order of arrival. Members of a batch
 		// stay in it until they end.
@@ -86,11 +101,10 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher[M]{cfg: cfg, workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), intake: new(intake[M]), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
 	d.gate = newGate(d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
-	d.pool.New = func() any { return new(task[M]) }
 	d.mu.work.L = &d.mu.Mutex
 	d.mu.backoff = make(map[*task[M]]struct{})
 	d.mu.parked = make(map[uint64]*task[M])
@@ -117,13 +131,16 @@ func (d *Dispatcher[M]) canStartLocked() bool {
 	if d.mu.closing || d.mu.stopped != nil {
 		return false
 	}
-	return len(d.mu.ready) > 0 || d.mu.queue.first != nil && d.mu.looking <= d.cfg.Policy.Window()
+	if len(d.mu.ready) > 0 {
+		return true
+	}
+	return d.mu.looking <= d.window && (d.mu.queue.first != nil || d.intake.some.Load())
 }
 
 // signalLocked keeps the rule of "Waking workers".
 func (d *Dispatcher[M]) signalLocked() {
-	if d.mu.idle > 0 && !d.mu.waking && d.canStartLocked() {
-		d.mu.waking = true
+	if d.idle.Load() > 0 && !d.waking.Load() && d.canStartLocked() {
+		d.waking.Store(true)
 		d.mu.work.Signal()
 	}
 }
@@ -132,6 +149,7 @@ func (d *Dispatcher[M]) signalLocked() {
 func (d *Dispatcher[M]) stopLocked(cause error) {
 	if d.mu.stopped == nil && !d.mu.closing {
 		d.mu.stopped = fmt.Errorf("%w: %w", ErrStopped, cause)
+		d.intake.refuse(d.mu.stopped)
 		d.stopAccepts(d.mu.stopped)
 	}
 }

@@ -44,7 +44,7 @@ func (d *Dispatcher[M]) emitLocked(kind EventKind, t *task[M], e Event[M]) {
 	e.Kind, e.Time = kind, time.Now()
 	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
 	e.Claim = append(e.Claim, t.claim.Requests()...)
-	t.since = e.Time
+	t.more().since = e.Time
 	q := &d.mu.events
 	q.pending = append(q.pending, e)
 	if len(q.pending) == 1 {

@@ -51,7 +51,7 @@ func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
 	if err == nil {
 		return outcome{kind: ended}
 	}
-	if d.work.Err() != nil && t.keyErr == nil {
+	if d.work.Err() != nil && t.keyErr() == nil {
 		return outcome{kind: interrupted, err: err}
 	}
 	if widen, ok := errors.AsType[*WidenError](err); ok {
@@ -60,7 +60,7 @@ func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
 		}
 		err = Permanent(fmt.Errorf("handler asked to widen for keys that its message has: %w", err))
 	}
-	if t.keyErr == nil && t.attempts-t.spent < d.cfg.MaxAttempts && !IsPermanent(err) {
+	if t.keyErr() == nil && t.tries() < d.cfg.MaxAttempts && !IsPermanent(err) {
 		return outcome{kind: failed, err: err}
 	}
 	return d.fail(t, &HandlerError{ID: t.id, Attempts: t.attempts, Err: err})
@@ -116,9 +116,9 @@ func (d *Dispatcher[M]) complete(t *task[M], err error) {
 			d.cfg.Logger.Error("completion callback panicked", "message", t.id, "error", caught)
 		}
 	}
-	if t.ticket != nil {
-		t.ticket.err = err
-		close(t.ticket.done)
+	if t.extra != nil && t.extra.ticket != nil {
+		t.extra.ticket.err = err
+		close(t.extra.ticket.done)
 	}
 }
 

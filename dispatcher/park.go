@@ -32,7 +32,7 @@ func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
 		if !t.stalled {
 			continue
 		}
-		if _, by, ok := d.mu.closed.Blocker(&t.closedPlace); ok {
+		if _, by, ok := d.mu.closed.Blocker(&t.more().closed); ok {
 			head := by.Owner
 			if root[head] != nil {
 				head = root[head]
@@ -43,7 +43,7 @@ func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
 	}
 	list := make([]ParkedMessage[M], 0, len(d.mu.parked))
 	for _, t := range d.mu.parked {
-		list = append(list, ParkedMessage[M]{t.id, t.msg, slices.Clone(t.claim.Requests()), t.attempts, t.err, t.since, behind[t]})
+		list = append(list, ParkedMessage[M]{t.id, t.msg, slices.Clone(t.claim.Requests()), t.attempts, t.err, t.more().since, behind[t]})
 	}
 	slices.SortFunc(list, func(a, b ParkedMessage[M]) int { return cmp.Compare(a.ID, b.ID) })
 	return list
@@ -61,7 +61,7 @@ func (d *Dispatcher[M]) Resume(id uint64) error {
 	if err != nil {
 		return err
 	}
-	t.spent, t.retry = t.attempts, nil
+	t.extra.spent, t.extra.delays = t.attempts, nil
 	d.emitLocked(Resumed, t, Event[M]{Worker: -1})
 	d.openLocked(t)
 	d.restartLocked(t)
@@ -141,8 +141,8 @@ func (d *Dispatcher[M]) parkLocked(t *task[M], worker int) {
 	d.mu.parked[t.id] = t
 	d.leaveGateLocked(t)
 	d.emitLocked(Parked, t, Event[M]{Worker: worker, Err: t.err})
-	t.since = time.Now()
-	if d.mu.closed.Add(&t.closedPlace, &t.claim) {
+	t.more().since = time.Now()
+	if d.mu.closed.Add(&t.more().closed, &t.claim) {
 		d.stallAllLocked()
 	} else {
 		d.restallLocked() // it conflicts with some that are stalled already
@@ -156,8 +156,8 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 	if len(d.mu.parked) == 0 || d.mu.closed.Len() >= d.cfg.MaxParked {
 		return false
 	}
-	if d.mu.closed.Add(&t.closedPlace, &t.claim) {
-		d.mu.closed.Remove(&t.closedPlace, nil)
+	if d.mu.closed.Add(&t.more().closed, &t.claim) {
+		d.mu.closed.Remove(&t.more().closed, nil)
 		return false
 	}
 	t.stalled = true
@@ -182,7 +182,7 @@ func (d *Dispatcher[M]) restallLocked() {
 	}
 	for t := d.mu.waiting.last; t != nil; t = t.prev {
 		if t.stalled {
-			d.mu.closed.Remove(&t.closedPlace, nil)
+			d.mu.closed.Remove(&t.more().closed, nil)
 			t.stalled = false
 			d.mu.looking++
 		}
@@ -194,7 +194,7 @@ func (d *Dispatcher[M]) restallLocked() {
 // of the closed set, and all those that were stalled because of it alone.
 func (d *Dispatcher[M]) openLocked(t *task[M]) {
 	t.stalled = false
-	woken := d.mu.closed.Remove(&t.closedPlace, nil)
+	woken := d.mu.closed.Remove(&t.more().closed, nil)
 	for len(woken) > 0 {
 		q := woken[len(woken)-1].Owner
 		woken = woken[:len(woken)-1]
@@ -205,6 +205,6 @@ func (d *Dispatcher[M]) openLocked(t *task[M]) {
 		if q.state == StateWaiting {
 			d.mu.looking++
 		}
-		woken = d.mu.closed.Remove(&q.closedPlace, woken)
+		woken = d.mu.closed.Remove(&q.more().closed, woken)
 	}
 }

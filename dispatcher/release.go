@@ -57,7 +57,19 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	d.leaveGateLocked(t)
 	d.removeLocked(t)
 	t.reset()
-	d.pool.Put(t)
+	d.reuseLocked(t)
+}
+
+// spareBatch is how many ended tasks go back to the intake at a time.
+const spareBatch = 32
+
+// reuseLocked hands a task that was reset to the intake for its next use.
+func (d *Dispatcher[M]) reuseLocked(t *task[M]) {
+	t.next, d.mu.spare = d.mu.spare, t
+	if d.mu.spares++; d.mu.spares == spareBatch {
+		d.intake.spares.Put(t)
+		d.mu.spare, d.mu.spares = nil, 0
+	}
 }
 
 // removeLocked takes the claim of t out of the set and wakes what waited for
@@ -84,6 +96,10 @@ func (d *Dispatcher[M]) holdLocked(t *task[M]) {
 func (d *Dispatcher[M]) leaveGateLocked(t *task[M]) {
 	if t.holdsSlot {
 		t.holdsSlot = false
-		d.gate.leave(t.size)
+		d.mu.left.count++
+		d.mu.left.bytes += t.size
+		if d.mu.left.count >= d.gate.batch || d.gate.waiting.Load() {
+			d.gate.leave(&d.mu.left)
+		}
 	}
 }

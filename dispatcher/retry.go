@@ -14,17 +14,18 @@ func (d *Dispatcher[M]) backoffLocked(t *task[M], worker int) {
 	if d.mu.closing || d.mu.stopped != nil {
 		return
 	}
-	if t.retry == nil {
-		t.retry = &retry{delays: &backoff.ExponentialBackOff{
+	x := t.more()
+	if x.delays == nil {
+		x.delays = &backoff.ExponentialBackOff{
 			InitialInterval:     d.cfg.Backoff.Initial,
 			MaxInterval:         d.cfg.Backoff.Max,
 			Multiplier:          d.cfg.Backoff.Multiplier,
 			RandomizationFactor: d.cfg.Backoff.Jitter,
-		}}
-		t.retry.delays.Reset()
+		}
+		x.delays.Reset()
 	}
 	id := t.id
-	t.retry.timer = time.AfterFunc(t.retry.delays.NextBackOff(), func() { d.retry(t, id) })
+	x.timer = time.AfterFunc(x.delays.NextBackOff(), func() { d.retry(t, id) })
 }
 
 // retry ends the back-off of t, if it still is the message with that id.
@@ -42,7 +43,7 @@ func (d *Dispatcher[M]) retry(t *task[M], id uint64) {
 // restartLocked makes a message that has its keys ready for another attempt.
 // Keys that it gave back during the last one it must take again first.
 func (d *Dispatcher[M]) restartLocked(t *task[M]) {
-	if len(t.gone) > 0 {
+	if len(t.gone()) > 0 {
 		d.widenLocked(t, nil)
 		return
 	}

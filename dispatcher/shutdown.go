@@ -94,6 +94,7 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 
 // refuse ends acceptance and starting.
 func (d *Dispatcher[M]) refuse() {
+	d.intake.refuse(ErrClosed)
 	d.stopAccepts(ErrClosed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,8 +103,8 @@ func (d *Dispatcher[M]) refuse() {
 	}
 	d.mu.closing = true
 	for t := range d.mu.backoff {
-		if t.retry != nil && t.retry.timer != nil {
-			t.retry.timer.Stop()
+		if t.extra != nil && t.extra.timer != nil {
+			t.extra.timer.Stop()
 		}
 	}
 	d.mu.work.Broadcast()
@@ -143,6 +144,7 @@ func (d *Dispatcher[M]) abandonLate() {
 // takeLeftLocked takes over what has not ended and does not run, in order of
 // arrival.
 func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
+	d.takeOverLocked()
 	for t := d.mu.waiting.first; t != nil; {
 		next := t.next
 		if t.state == StateWaiting { // not the running rest of a batch
@@ -231,7 +233,7 @@ func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 // isQuietLocked tells whether nothing is left but what is parked, or behind
 // that.
 func (d *Dispatcher[M]) isQuietLocked() bool {
-	if d.mu.looking > 0 || len(d.mu.ready) > 0 || d.mu.queue.len > 0 || len(d.mu.backoff) > 0 {
+	if d.mu.looking > 0 || len(d.mu.ready) > 0 || d.mu.queue.len > 0 || d.intake.some.Load() || len(d.mu.backoff) > 0 {
 		return false
 	}
 	return d.runningLocked() == 0

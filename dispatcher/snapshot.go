@@ -30,6 +30,7 @@ type Stats struct {
 func (d *Dispatcher[M]) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.takeOverLocked()
 	s := d.mu.stats
 	s.Queued = d.mu.queue.len
 	s.Waiting = d.mu.looking
@@ -84,9 +85,13 @@ type MessageInfo[M any] struct {
 func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.takeOverLocked()
 	s := Snapshot[M]{Queued: d.mu.queue.len}
 	add := func(t *task[M], worker int) {
-		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, t.since, 0, lockkeys.Request{}, t.stalled}
+		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, time.Time{}, 0, lockkeys.Request{}, t.stalled}
+		if t.extra != nil {
+			m.Since = t.extra.since
+		}
 		if t.state == StateWaiting {
 			if request, by, ok := d.mu.set.Blocker(&t.place); ok {
 				m.Blocker, m.BlockedBy = by.Owner.id, request

@@ -29,7 +29,6 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
 	t := d.newTask(m, opts)
 	if err := d.enter(ctx, t); err != nil {
-		d.discard(t)
 		return err
 	}
 	return d.accept(t)
@@ -41,12 +40,14 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 	t := d.newTask(m, opts)
 	err := d.tooLarge(t)
 	if err == nil && !d.gate.tryEnter(t.size) {
-		if err = d.Err(); err == nil {
-			err = ErrFull
+		d.flushGate()
+		if !d.gate.tryEnter(t.size) {
+			if err = d.Err(); err == nil {
+				err = ErrFull
+			}
 		}
 	}
 	if err != nil {
-		d.discard(t)
 		return err
 	}
 	return d.accept(t)
@@ -57,7 +58,7 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 // returns how many were accepted, from the first on; if that is not all of
 // them, the error is that of [Dispatcher.Submit] for the next one.
 func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
-	var run taskList[M]
+	var run fifo[M]
 	flush := func() error {
 		n := run.len
 		if err := d.acceptAll(&run); err != nil {
@@ -76,7 +77,6 @@ func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitO
 			}
 		}
 		if err != nil {
-			d.discard(t)
 			break
 		}
 		run.push(t)
@@ -107,11 +107,9 @@ func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
 	t := d.newTask(m, opts)
 	ticket := &Ticket{done: make(chan struct{})}
-	t.ticket = ticket
+	t.more().ticket = ticket
 	err := d.enter(ctx, t)
-	if err != nil {
-		d.discard(t)
-	} else {
+	if err == nil {
 		err = d.accept(t)
 	}
 	if err != nil {
@@ -152,7 +150,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 
 // newTask makes the task of a message that is not accepted yet, with its keys.
 func (d *Dispatcher[M]) newTask(m M, opts []SubmitOption[M]) *task[M] {
-	t := d.pool.Get().(*task[M])
+	t := d.intake.spareTask()
 	t.msg = m
 	for _, o := range opts {
 		t.done = o.done
@@ -162,7 +160,7 @@ func (d *Dispatcher[M]) newTask(m M, opts []SubmitOption[M]) *task[M] {
 	}
 	if err := d.deriveKeys(t); err != nil {
 		t.claim.Reset()
-		t.keyErr = &KeyFuncError{err}
+		t.more().keyErr = &KeyFuncError{err}
 	}
 	t.claim.Requests() // normalised here, outside the mutex
 	return t
@@ -175,11 +173,6 @@ func (d *Dispatcher[M]) deriveKeys(t *task[M]) (err error) {
 		}
 	}()
 	return d.cfg.Keys(t.msg, &t.claim)
-}
-
-func (d *Dispatcher[M]) discard(t *task[M]) {
-	t.reset()
-	d.pool.Put(t)
 }
 
 func (d *Dispatcher[M]) tooLarge(t *task[M]) error {
@@ -203,60 +196,65 @@ func (d *Dispatcher[M]) enter(ctx context.Context, t *task[M]) error {
 	if within(ctx, d) {
 		return ErrNested
 	}
-	return d.gate.enter(ctx, t.size)
+	return d.gate.enter(ctx, t.size, d.flushGate)
 }
 
-// accept puts a task that has a slot into the queue.
-func (d *Dispatcher[M]) accept(t *task[M]) error {
+// flushGate gives back the slots that are on their way.
+func (d *Dispatcher[M]) flushGate() {
 	d.mu.Lock()
-	if err := d.refusedLocked(); err != nil {
-		d.mu.Unlock()
-		d.gate.leave(t.size)
-		d.discard(t)
+	defer d.mu.Unlock()
+	d.gate.leave(&d.mu.left)
+}
+
+// accept puts a task that has a slot into the intake.
+func (d *Dispatcher[M]) accept(t *task[M]) error {
+	var one fifo[M]
+	one.push(t)
+	return d.acceptAll(&one)
+}
+
+// acceptAll puts tasks that have slots into the intake, all or none, and sees
+// to it that a worker knows.
+func (d *Dispatcher[M]) acceptAll(l *fifo[M]) error {
+	if l.first == nil {
+		return nil
+	}
+	// An observer is told of messages in the order of their numbers.
+	observed := d.cfg.Observer != nil
+	if observed {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+	}
+	if err := d.intake.accept(l); err != nil {
+		for t := l.pop(); t != nil; t = l.pop() {
+			d.gate.leave(&leaving{1, t.size})
+		}
 		return err
 	}
-	d.queueLocked(t)
-	d.signalLocked()
-	d.mu.Unlock()
+	switch {
+	case observed:
+		d.takeOverLocked()
+		d.signalLocked()
+	case d.idle.Load() > 0 && !d.waking.Load():
+		d.mu.Lock()
+		d.signalLocked()
+		d.mu.Unlock()
+	}
 	return nil
 }
 
-// acceptAll is accept for many; it empties the list.
-func (d *Dispatcher[M]) acceptAll(l *taskList[M]) error {
-	if l.len == 0 {
-		return nil
+// takeOverLocked moves what the intake has accepted to the queue.
+func (d *Dispatcher[M]) takeOverLocked() {
+	at := d.mu.queue.last
+	d.intake.takeOver(&d.mu.queue)
+	if at == nil {
+		at = d.mu.queue.first
+	} else {
+		at = at.next
 	}
-	d.mu.Lock()
-	err := d.refusedLocked()
-	for t := l.pop(); t != nil; t = l.pop() {
-		if err == nil {
-			d.queueLocked(t)
-		} else {
-			d.gate.leave(t.size)
-			d.discard(t)
-		}
+	for t := at; t != nil; t = t.next {
+		t.state, t.holdsSlot, t.place.Owner = StateQueued, true, t
+		d.mu.stats.Accepted++
+		d.emitLocked(Queued, t, Event[M]{Worker: -1})
 	}
-	d.signalLocked()
-	d.mu.Unlock()
-	return err
-}
-
-// refusedLocked decides about acceptance under the mutex, so that nothing is
-// accepted after a shutdown has collected what is left.
-func (d *Dispatcher[M]) refusedLocked() error {
-	if d.mu.closing {
-		return ErrClosed
-	}
-	return d.mu.stopped
-}
-
-func (d *Dispatcher[M]) queueLocked(t *task[M]) {
-	d.mu.lastID++
-	t.id = d.mu.lastID
-	t.state = StateQueued
-	t.holdsSlot = true
-	t.place.Owner, t.closedPlace.Owner = t, t
-	d.mu.queue.push(t)
-	d.mu.stats.Accepted++
-	d.emitLocked(Queued, t, Event[M]{Worker: -1})
 }

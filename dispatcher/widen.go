@@ -31,8 +31,10 @@ func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request) {
 	later := d.withdrawLocked(t.id)
 	woken := d.mu.set.Remove(&t.place, d.mu.woken[:0])
 	t.claim.Add(requests...)
-	t.claim.Add(t.gone...)
-	t.gone = nil
+	t.claim.Add(t.gone()...)
+	if t.extra != nil {
+		t.extra.gone = nil
+	}
 	granted := d.mu.set.Add(&t.place, &t.claim)
 	d.returnLocked(later)
 	if granted {
@@ -90,7 +92,7 @@ func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	var rest lockkeys.Claim
 	for _, r := range requests {
 		if slices.Contains(keys, r.Key) {
-			t.gone = append(t.gone, r)
+			t.more().gone = append(t.gone(), r)
 			d.emitLocked(Released, t, Event[M]{Worker: w.index, Key: r.Key})
 		} else {
 			rest.Add(r)

@@ -45,10 +45,12 @@ func (w *worker[M]) next() bool {
 			d.endWorkerLocked()
 			return false
 		}
-		d.mu.idle++
-		d.mu.work.Wait()
-		d.mu.idle--
-		d.mu.waking = false
+		d.idle.Add(1)
+		if !d.canStartLocked() { // now that submitters see it is idle
+			d.mu.work.Wait()
+			d.waking.Store(false)
+		}
+		d.idle.Add(-1)
 		t = d.takeLocked()
 	}
 	d.gatherLocked(w, t)
@@ -81,7 +83,7 @@ func (w *worker[M]) run() {
 		go w.loop()
 	}()
 	var one [1]error
-	if w.d.cfg.BatchHandler == nil || w.batch[0].keyErr != nil {
+	if w.d.cfg.BatchHandler == nil || w.batch[0].keyErr() != nil {
 		one[0] = w.call()
 		results = one[:]
 	} else {
@@ -94,8 +96,8 @@ func (w *worker[M]) run() {
 // call runs the handler for a single message.
 func (w *worker[M]) call() (err error) {
 	t := w.batch[0]
-	if t.keyErr != nil {
-		return t.keyErr
+	if err := t.keyErr(); err != nil {
+		return err
 	}
 	ctx, cancel := w.context()
 	defer cancel()

@@ -66,7 +66,7 @@ type Dispatcher[M any] struct {
 		// Ended tasks on their way back to the intake, linked by next.
 		spare  *task[M]
 		spares int
-		left   leaving // slots on their way back to the gate
+		left   slots // on their way back to the gate
 		set    lockkeys.Set[*task[M]]
 		// Considered and blocked, in order of arrival. Members of a batch
 		// stay in it until they end.

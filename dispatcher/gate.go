@@ -2,25 +2,34 @@ package dispatcher
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// gate bounds what is pending by count and, optionally, by bytes.
+// gate bounds what is pending by count and, optionally, by bytes. A message
+// that is pending has a slot.
 type gate struct {
 	maxCount, maxBytes int64 // maxBytes is 0 for no bound
 	batch              int64 // how many slots may come back together
 
-	count, bytes atomic.Int64
+	mu struct {
+		sync.Mutex
+		taken slots
+	}
 
-	// Who has to wait goes through the turnstile one by one; the first waits
-	// for freed. Nobody else enters meanwhile, so that it gets its turn.
+	// Who has to wait goes through the turnstile one by one, and out of it
+	// when its message is accepted; the one within waits for freed. While
+	// anybody waits nobody else gets a slot, so that all get them in order.
+	waiting   atomic.Int32
 	turnstile *semaphore.Weighted
-	waiting   atomic.Bool
 	freed     chan struct{}
 	closed    context.Context // ends when nobody may enter any more
 }
+
+// slots is a number of slots and the sum of the sizes of their messages.
+type slots struct{ count, bytes int64 }
 
 func newGate(closed context.Context, maxCount int, maxBytes int64) *gate {
 	return &gate{
@@ -31,37 +40,39 @@ func newGate(closed context.Context, maxCount int, maxBytes int64) *gate {
 
 // tryEnter takes a slot for a message of the given size, if there is one and
 // nobody waits for one.
-func (g *gate) tryEnter(size int64) bool { return !g.waiting.Load() && g.take(size) }
+func (g *gate) tryEnter(size int64) bool { return g.waiting.Load() == 0 && g.take(size) }
 
 func (g *gate) take(size int64) bool {
-	if g.count.Add(1) > g.maxCount {
-		g.count.Add(-1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := &g.mu.taken
+	if t.count >= g.maxCount || g.maxBytes > 0 && t.bytes+size > g.maxBytes {
 		return false
 	}
-	if g.maxBytes > 0 && g.bytes.Add(size) > g.maxBytes {
-		g.leave(&leaving{1, size})
-		return false
-	}
+	t.count++
+	t.bytes += size
 	return true
 }
 
-// enter waits for a slot, in order of arrival. It gives up when ctx ends, or
+// enter waits for a slot, in order of arrival. If it gets one, leaveTurnstile
+// must be called once the message is accepted. It gives up when ctx ends, or
 // when the gate is closed, with the cause of that. It calls flush to get the
 // slots that are held back for their way.
 func (g *gate) enter(ctx context.Context, size int64, flush func()) error {
+	g.waiting.Add(1)
 	if err := g.passTurnstile(ctx); err != nil {
+		g.waiting.Add(-1)
 		return err
 	}
-	defer g.turnstile.Release(1)
-	g.waiting.Store(true)
-	defer g.waiting.Store(false)
 	flush()
 	for !g.take(size) {
 		select {
 		case <-g.freed:
 		case <-ctx.Done():
+			g.leaveTurnstile()
 			return context.Cause(ctx)
 		case <-g.closed.Done():
+			g.leaveTurnstile()
 			return context.Cause(g.closed)
 		}
 	}
@@ -81,19 +92,20 @@ func (g *gate) passTurnstile(ctx context.Context) error {
 	return nil
 }
 
-// leaving is a number of slots on their way back. They are not given back one
-// by one, because submitters and workers share the counters, unless somebody
-// waits.
-type leaving struct{ count, bytes int64 }
+func (g *gate) leaveTurnstile() {
+	g.turnstile.Release(1)
+	g.waiting.Add(-1)
+}
 
-// leave gives slots back and empties l.
-func (g *gate) leave(l *leaving) {
-	g.count.Add(-l.count)
-	if g.maxBytes > 0 {
-		g.bytes.Add(-l.bytes)
-	}
-	*l = leaving{}
-	if g.waiting.Load() {
+// leave gives slots back and empties s. They come back in batches, because
+// submitters and workers share the count, unless somebody waits.
+func (g *gate) leave(s *slots) {
+	g.mu.Lock()
+	g.mu.taken.count -= s.count
+	g.mu.taken.bytes -= s.bytes
+	g.mu.Unlock()
+	*s = slots{}
+	if g.waiting.Load() > 0 {
 		select {
 		case g.freed <- struct{}{}:
 		default:

@@ -27,30 +27,23 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 // Otherwise it was not: the error is that of ctx if it ended while waiting,
 // [ErrClosed], [ErrTooLarge], [ErrNested], or one that wraps [ErrStopped].
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
-	t := d.newTask(m, opts)
-	if err := d.enter(ctx, t); err != nil {
-		return err
-	}
-	return d.accept(t)
+	return d.submit(ctx, d.newTask(m, opts))
 }
 
 // TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull]
 // where that would wait.
 func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 	t := d.newTask(m, opts)
-	err := d.tooLarge(t)
-	if err == nil && !d.gate.tryEnter(t.size) {
-		d.flushGate()
-		if !d.gate.tryEnter(t.size) {
-			if err = d.Err(); err == nil {
-				err = ErrFull
-			}
-		}
-	}
-	if err != nil {
+	if err := d.tooLarge(t); err != nil {
 		return err
 	}
-	return d.accept(t)
+	if d.tryEnter(t) {
+		return d.accept(t)
+	}
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return ErrFull
 }
 
 // SubmitBatch accepts messages in their order, all at once if there is room
@@ -59,32 +52,28 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 // them, the error is that of [Dispatcher.Submit] for the next one.
 func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
 	var run fifo[M]
-	flush := func() error {
-		n := run.len
-		if err := d.acceptAll(&run); err != nil {
-			return err
-		}
-		accepted += n
-		return nil
-	}
 	for _, m := range ms {
 		t := d.newTask(m, opts)
-		err = d.tooLarge(t)
-		if err == nil && !d.gate.tryEnter(t.size) {
-			// What has a slot must be able to run before anything waits.
-			if err = flush(); err == nil {
-				err = d.enter(ctx, t)
-			}
+		if d.tooLarge(t) == nil && d.tryEnter(t) {
+			run.push(t)
+			continue
 		}
-		if err != nil {
-			break
+		// What has a slot must be able to run before anything waits.
+		n := run.len
+		if err := d.acceptAll(&run); err != nil {
+			return accepted, err
 		}
-		run.push(t)
+		accepted += n
+		if err := d.submit(ctx, t); err != nil {
+			return accepted, err
+		}
+		accepted++
 	}
-	if flushErr := flush(); err == nil {
-		err = flushErr
+	n := run.len
+	if err := d.acceptAll(&run); err != nil {
+		return accepted, err
 	}
-	return accepted, err
+	return accepted + n, nil
 }
 
 // Do submits m and waits for its result. If ctx ends first, Do returns its
@@ -108,11 +97,7 @@ func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*
 	t := d.newTask(m, opts)
 	ticket := &Ticket{done: make(chan struct{})}
 	t.more().ticket = ticket
-	err := d.enter(ctx, t)
-	if err == nil {
-		err = d.accept(t)
-	}
-	if err != nil {
+	if err := d.submit(ctx, t); err != nil {
 		return nil, err
 	}
 	return ticket, nil
@@ -182,21 +167,34 @@ func (d *Dispatcher[M]) tooLarge(t *task[M]) error {
 	return nil
 }
 
-// enter takes a slot for t, waiting for it if need be.
-func (d *Dispatcher[M]) enter(ctx context.Context, t *task[M]) error {
+// submit takes a slot for t, waiting for it if need be, and accepts it.
+func (d *Dispatcher[M]) submit(ctx context.Context, t *task[M]) error {
 	if err := d.tooLarge(t); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d.gate.tryEnter(t.size) {
-		return nil
+	if d.tryEnter(t) {
+		return d.accept(t)
 	}
 	if within(ctx, d) {
 		return ErrNested
 	}
-	return d.gate.enter(ctx, t.size, d.flushGate)
+	if err := d.gate.enter(ctx, t.size, d.flushGate); err != nil {
+		return err
+	}
+	defer d.gate.leaveTurnstile()
+	return d.accept(t)
+}
+
+// tryEnter takes a slot for t if there is one, be it on its way back.
+func (d *Dispatcher[M]) tryEnter(t *task[M]) bool {
+	if d.gate.tryEnter(t.size) {
+		return true
+	}
+	d.flushGate()
+	return d.gate.tryEnter(t.size)
 }
 
 // flushGate gives back the slots that are on their way.
@@ -227,7 +225,7 @@ func (d *Dispatcher[M]) acceptAll(l *fifo[M]) error {
 	}
 	if err := d.intake.accept(l); err != nil {
 		for t := l.pop(); t != nil; t = l.pop() {
-			d.gate.leave(&leaving{1, t.size})
+			d.gate.leave(&slots{1, t.size})
 		}
 		return err
 	}

@@ -79,9 +79,9 @@ func (s *session) submitAll(ctx context.Context, source feed.Source, summary *re
 	return ctx.Err()
 }
 
-// compare runs the first messages once more, with one worker on a scratch
-// store.
-func (s *session) compare(ctx context.Context) (report.SpeedUp, error) {
+// compare runs the first messages twice more, each time on a scratch store: with
+// one worker, and then with as many as the run had.
+func (s *session) compare(ctx context.Context) (u report.SpeedUp, err error) {
 	early := s.audit.Early[:min(len(s.audit.Early), s.options.compare)]
 	switch {
 	case s.options.compare == 0:
@@ -90,58 +90,62 @@ func (s *session) compare(ctx context.Context) (report.SpeedUp, error) {
 		return report.SpeedUp{Missing: "this was one worker"}, nil
 	case s.continued:
 		return report.SpeedUp{Missing: "the database was not empty at the beginning"}, nil
-	case len(early) == 0:
-		return report.SpeedUp{Missing: "there were no messages"}, nil
 	}
-	folder, err := os.MkdirTemp("", "ledger-compare-")
+	alone, err := s.again(ctx, early, 1)
 	if err != nil {
-		return report.SpeedUp{}, err
+		return u, err
 	}
-	defer os.RemoveAll(folder)
-	alone, err := s.runAlone(ctx, folder, early)
+	together, err := s.again(ctx, early[:len(alone)], s.options.workers)
 	if err != nil {
-		return report.SpeedUp{}, fmt.Errorf("run with one worker: %w", err)
+		return u, err
 	}
-	u := report.SpeedUp{Messages: len(alone)}
-	if u.Here, u.Alone = took(early[:len(alone)]), took(alone); u.Here <= 0 || u.Alone <= 0 {
-		return report.SpeedUp{Missing: "it was over too soon"}, nil
+	u = report.SpeedUp{Messages: len(alone), Workers: s.options.workers, Alone: took(alone), Together: took(together)}
+	if u.Alone <= 0 || u.Together <= 0 {
+		return report.SpeedUp{Missing: "there was nothing to measure"}, nil
 	}
 	return u, nil
 }
 
-// compareBudget bounds the time for messages to be submitted to one worker.
+// compareBudget bounds the time for messages to be submitted again.
 const compareBudget = 5 * time.Second
 
-// runAlone runs messages with one worker and returns the records of those
+// again runs messages on a scratch store and returns the new records of those
 // that fitted in the time.
-func (s *session) runAlone(ctx context.Context, folder string, records []audit.Record) ([]audit.Record, error) {
+func (s *session) again(ctx context.Context, records []audit.Record, workers int) (_ []audit.Record, err error) {
+	folder, err := os.MkdirTemp("", "ledger-compare-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	scratch, err := openScratch(ctx, s.options.db, folder)
 	if err != nil {
 		return nil, err
 	}
-	defer scratch.Close()
+	defer func() { err = errors.Join(err, scratch.Close()) }()
 	seen := audit.New(nil, len(records))
-	alone, err := service.Start(ctx, service.Config{
-		Store: scratch, Workers: 1, Policy: s.options.policy, Latency: s.options.latency, Audit: seen, MaxPending: 64,
+	service, err := service.Start(ctx, service.Config{
+		Store: scratch, Workers: workers, Policy: s.options.policy, Latency: s.options.latency, Audit: seen,
+		MaxPending: max(64, 2*workers), // so that the time is that of running, not of queueing
 	})
 	if err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(compareBudget)
 	for _, r := range records {
-		if time.Now().After(deadline) {
+		if err != nil || time.Now().After(deadline) {
 			break
 		}
-		if err = alone.Submit(ctx, r.Line, r.Message); err != nil {
-			break
-		}
+		err = service.Submit(ctx, r.Line, r.Message)
 	}
-	err = errors.Join(err, alone.Finish(context.WithoutCancel(ctx)))
+	err = errors.Join(err, service.Finish(ctx))
 	return seen.Early, err
 }
 
 // took is the time from the first start to the last end.
 func took(records []audit.Record) time.Duration {
+	if len(records) == 0 {
+		return 0
+	}
 	first, last := records[0].Run.Start, records[0].Run.Stop
 	for _, r := range records {
 		if r.Run.Start.Before(first) {

@@ -2,9 +2,62 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/report"
+	"github.com/interlock-go/interlock/examples/ledger/internal/web"
 )
 
-func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
-	return false, nil
+// serve takes messages over HTTP until ctx ends, and writes the summary.
+func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return false, err
+	}
+	s, err := o.begin(ctx, stderr, nil)
+	if err != nil {
+		return false, errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+
+	summary := &report.Summary{Input: "HTTP at " + listener.Addr().String(), Answered: true}
+	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
+	start := time.Now()
+	served := s.serveUntil(ctx, listener)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	summary.Failure = errors.Join(served, s.service.Finish(finish))
+	summary.Elapsed = time.Since(start)
+	summary.Read = int(s.service.Accepted())
+	return s.conclude(ctx, stdout, summary)
+}
+
+// serveUntil serves until ctx ends, and then until the requests under way are
+// answered.
+func (s *session) serveUntil(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler:           web.Handler(s.service, messageSchema),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       15 * time.Second,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	err := server.Shutdown(patient)
+	<-failed // it is http.ErrServerClosed
+	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -118,9 +119,9 @@ func (s *session) writeFiles(summary *report.Summary) error {
 	}
 	if s.options.timeline != "" {
 		early := s.audit.Early[:min(len(s.audit.Early), timelineMessages)]
-		title := "Who ran when: " + summary.Policy
+		title := fmt.Sprintf("Who ran when: %s, up to %d at once", summary.Policy, summary.Workers)
 		errs = append(errs, writeFile(s.options.timeline, func(w io.Writer) error {
-			return report.NewTimeline(early).WriteSVG(w, title)
+			return report.NewTimeline(early, s.audit.Outcomes.Total()).WriteSVG(w, title)
 		}))
 	}
 	return errors.Join(errs...)

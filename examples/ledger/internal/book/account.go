@@ -19,9 +19,9 @@ type Account string
 const Root Account = ""
 
 const (
-	rootText        = "/"
-	separator       = ":"
-	maxAccountBytes = 1024
+	rootText   = "/"
+	separator  = ":"
+	maxAccount = 1024 // characters
 )
 
 // ParseAccount reads the text form of an account.
@@ -39,8 +39,8 @@ func checkAccount(text string) error {
 	switch {
 	case text == "":
 		return errors.New("empty: write a path such as \"Assets:Bank\", or \"/\" for the whole book")
-	case len(text) > maxAccountBytes:
-		return fmt.Errorf("longer than %d bytes: use shorter names", maxAccountBytes)
+	case utf8.RuneCountInString(text) > maxAccount:
+		return fmt.Errorf("longer than %d characters: use shorter names", maxAccount)
 	case !utf8.ValidString(text):
 		return errors.New("not UTF-8: convert the input")
 	case strings.ContainsFunc(text, unicode.IsControl):

@@ -14,16 +14,16 @@ import (
 // Amount is an exact decimal number.
 type Amount struct{ decimal.Decimal }
 
-// maxAmountBytes keeps arithmetic cheap whatever the input says.
-const maxAmountBytes = 100
+// maxAmount keeps arithmetic cheap whatever the input says.
+const maxAmount = 100
 
 var amountForm = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
 // ParseAmount reads plain decimal notation such as "-12.50". There is no
 // exponent, so that a short text is never a huge number.
 func ParseAmount(text string) (Amount, error) {
-	if len(text) > maxAmountBytes {
-		return Amount{}, fmt.Errorf("amount %.40q... is longer than %d characters", text, maxAmountBytes)
+	if len(text) > maxAmount {
+		return Amount{}, fmt.Errorf("amount %.40q... is longer than %d characters", text, maxAmount)
 	}
 	if !amountForm.MatchString(text) {
 		return Amount{}, fmt.Errorf("amount %q is not a decimal number: write it like \"-12.50\"", text)
@@ -60,7 +60,7 @@ func (a *Amount) UnmarshalJSON(data []byte) (err error) {
 // Commodity is what an amount counts: a currency, a stock, or nothing.
 type Commodity string
 
-const maxCommodityBytes = 64
+const maxCommodity = 64 // characters
 
 // UnmarshalText reads the name of a commodity.
 func (c *Commodity) UnmarshalText(text []byte) error {
@@ -73,8 +73,8 @@ func (c *Commodity) UnmarshalText(text []byte) error {
 
 func checkCommodity(text string) error {
 	switch {
-	case len(text) > maxCommodityBytes:
-		return fmt.Errorf("longer than %d bytes: use a shorter symbol", maxCommodityBytes)
+	case utf8.RuneCountInString(text) > maxCommodity:
+		return fmt.Errorf("longer than %d characters: use a shorter symbol", maxCommodity)
 	case !utf8.ValidString(text):
 		return errors.New("not UTF-8: convert the input")
 	case strings.ContainsFunc(text, unicode.IsControl):

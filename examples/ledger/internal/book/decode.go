@@ -14,7 +14,8 @@ import (
 // field, and names only as they are written there. With money, a field that is
 // quietly ignored is a mistake that is found too late.
 func Decode(data []byte) (*Message, error) {
-	if err := checkShape(data); err != nil {
+	names, err := checkShape(data)
+	if err != nil {
 		return nil, err
 	}
 	m := new(Message)
@@ -23,7 +24,15 @@ func Decode(data []byte) (*Message, error) {
 	if err := decoder.Decode(m); err != nil {
 		return nil, err
 	}
-	return m, m.Validate()
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	for _, f := range fields { // one that is given and empty, say
+		if op := operations[m.Op]; slices.Contains(names, f.name) && (op.needs|op.takes)&f.bit == 0 {
+			return nil, fmt.Errorf("%s does not take %q: remove it", m.Op, f.name)
+		}
+	}
+	return m, nil
 }
 
 // required lists the fields that an object must have, by the name of the field
@@ -41,54 +50,55 @@ var known = []string{
 	"expect", "reject", "id", "note", "balance", "scope", "tolerance",
 }
 
-// checkShape checks what encoding/json lets pass.
-func checkShape(data []byte) error {
+// checkShape checks what encoding/json lets pass, and returns the names of the
+// message's fields.
+func checkShape(data []byte) (names []string, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	token, err := decoder.Token()
 	switch {
 	case err == io.EOF:
-		return errors.New("empty: a message is a JSON object")
+		return nil, errors.New("empty: a message is a JSON object")
 	case err != nil:
-		return fmt.Errorf("not JSON: %w", err)
+		return nil, fmt.Errorf("not JSON: %w", err)
 	case token != json.Delim('{'):
-		return fmt.Errorf("a message is a JSON object, not %.40v", token)
+		return nil, fmt.Errorf("a message is a JSON object, not %.40v", token)
 	}
-	if err := checkObject(decoder, ""); err != nil {
-		return err
+	if names, err = checkObject(decoder, ""); err != nil {
+		return nil, err
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("more text after the message: write one JSON object")
+		return nil, errors.New("more text after the message: write one JSON object")
 	}
-	return nil
+	return names, nil
 }
 
-// checkObject checks the rest of an object that stands in the field holder.
-func checkObject(decoder *json.Decoder, holder string) error {
-	var seen []string
+// checkObject checks the rest of an object that stands in the field holder, and
+// returns the names of its fields.
+func checkObject(decoder *json.Decoder, holder string) (seen []string, err error) {
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
-			return fmt.Errorf("not JSON: %w", err)
+			return nil, fmt.Errorf("not JSON: %w", err)
 		}
 		name, _ := token.(string)
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("unknown field %.80q: see the schema", name)
+			return nil, fmt.Errorf("unknown field %.80q: see the schema", name)
 		}
 		if slices.Contains(seen, name) {
-			return fmt.Errorf("field %q is given twice", name)
+			return nil, fmt.Errorf("field %q is given twice", name)
 		}
 		seen = append(seen, name)
 		if err := checkValue(decoder, name); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, name := range required[holder] {
 		if !slices.Contains(seen, name) {
-			return fmt.Errorf("%q is missing%s", name, in(holder))
+			return nil, fmt.Errorf("%q is missing%s", name, in(holder))
 		}
 	}
-	_, err := decoder.Token()
-	return wrapSyntax(err)
+	_, err = decoder.Token()
+	return seen, wrapSyntax(err)
 }
 
 func checkValue(decoder *json.Decoder, name string) error {
@@ -99,7 +109,8 @@ func checkValue(decoder *json.Decoder, name string) error {
 	case token == nil:
 		return fmt.Errorf("field %q is null: leave it out", name)
 	case token == json.Delim('{'):
-		return checkObject(decoder, name)
+		_, err = checkObject(decoder, name)
+		return err
 	case token == json.Delim('['):
 		for decoder.More() {
 			if err := checkValue(decoder, name); err != nil {

@@ -46,6 +46,15 @@ const (
 	Subtree Scope = "subtree"
 )
 
+// UnmarshalText reads the name of a scope.
+func (s *Scope) UnmarshalText(text []byte) error {
+	if scope := Scope(text); scope == Own || scope == Subtree {
+		*s = scope
+		return nil
+	}
+	return fmt.Errorf("scope %.40q is not known: use %q or %q", text, string(Own), string(Subtree))
+}
+
 // Expectation is a balance that an account must have, give or take the
 // tolerance.
 type Expectation struct {

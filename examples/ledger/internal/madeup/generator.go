@@ -15,15 +15,17 @@ import (
 
 // Generator gives messages; it is a [feed.Source].
 //
-// Clients are chosen by Zipf's law, so that a few are in most messages. First
-// every client opens two to four accounts, in a currency each, and is paid in.
-// Then come deposits, withdrawals, transfers, conversions, pay rolls, credit
-// checks and the end of a client now and then, and ten ends of day.
+// Clients come one after the other: each opens two to four accounts, in a
+// currency each, and is paid in. Which of them a message is about follows
+// Zipf's law, so that a few are in most messages. There are deposits,
+// withdrawals, transfers, conversions, pay rolls, credit checks, the end of a
+// client now and then, and ten ends of day.
 type Generator struct {
 	total, made int
 	r           *rand.Rand
 	model       *model
-	clients     []*client
+	clients     []*client // so far
+	newcomers   int       // clients still to come
 	popular     *rand.Zipf
 	script      []*book.Message // to be given before anything else is made
 	choices     []choice
@@ -31,6 +33,7 @@ type Generator struct {
 }
 
 const (
+	founders  = 8 // clients that are there from the beginning
 	employers = 20
 	days      = 10
 )
@@ -42,10 +45,11 @@ func New(n int, seed uint64) *Generator {
 	for _, c := range choices {
 		g.weights += c.weight
 	}
-	for id := range min(max(n/250, 2), 5000) {
-		g.introduce(id + 1)
+	g.newcomers = min(max(n/250, 2), 5000)
+	g.popular = rand.NewZipf(r, 1.2, 20, uint64(g.newcomers-1))
+	for range min(founders, g.newcomers) {
+		g.introduce()
 	}
-	g.popular = rand.NewZipf(r, 1.2, 20, uint64(len(g.clients)-1))
 	return g
 }
 
@@ -70,6 +74,9 @@ func (g *Generator) make() *book.Message {
 		g.script = g.script[1:]
 		return g.model.play(m)
 	}
+	if g.newcomers > 0 && g.chance(5) {
+		g.introduce()
+	}
 	n := g.r.IntN(g.weights)
 	for _, c := range g.choices {
 		if n -= c.weight; n < 0 {
@@ -79,10 +86,11 @@ func (g *Generator) make() *book.Message {
 	return g.endOfDay()
 }
 
-// introduce adds a client to the script: opens its accounts and pays them in.
-func (g *Generator) introduce(id int) {
-	c := newClient(id, 2+g.r.IntN(len(currencies)-1))
+// introduce lets the next client come: it opens its accounts and pays them in.
+func (g *Generator) introduce() {
+	c := newClient(len(g.clients)+1, 2+g.r.IntN(len(currencies)-1))
 	g.clients = append(g.clients, c)
+	g.newcomers--
 	for i, a := range c.accounts {
 		g.script = append(g.script,
 			&book.Message{Op: book.Open, Account: a},
@@ -97,7 +105,7 @@ func (g *Generator) amount(low, high int64) *book.Amount { return cents(low + g.
 func (g *Generator) chance(p int) bool { return g.r.IntN(100) < p }
 
 // someone is a client, mostly one of the popular ones.
-func (g *Generator) someone() *client { return g.clients[g.popular.Uint64()] }
+func (g *Generator) someone() *client { return g.clients[g.popular.Uint64()%uint64(len(g.clients))] }
 
 // account draws one of a client's accounts; its index is that of its currency.
 func (g *Generator) account(c *client) (i int, a book.Account) {

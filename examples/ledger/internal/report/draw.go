@@ -135,7 +135,7 @@ func (t *Timeline) legend() (entries []legendEntry) {
 	return entries
 }
 
-const legendColumn = 194
+const legendColumn = 228
 
 const legendPerRow = (width - leftMargin - rightMargin) / legendColumn
 
@@ -153,7 +153,7 @@ func drawLegend(c *canvas, entries []legendEntry, top float64) {
 		if e.hatched {
 			c.rect(x, y, size, size, `fill="url(#reads)"`, "")
 		}
-		c.text(x+size+7, y+11, `font-size="12"`, ink, shorten(e.text, 24))
+		c.text(x+size+7, y+11, `font-size="12"`, ink, shorten(e.text, 28))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // Summary is what there is to say at the end of a run.
@@ -37,11 +38,12 @@ type Summary struct {
 	Failure error  // what ended the run early
 }
 
-// SpeedUp compares the run with one worker, on the first messages.
+// SpeedUp compares many workers with one, on the first messages of the run.
 type SpeedUp struct {
 	Messages int
-	Here     time.Duration // in the run itself
-	Alone    time.Duration // with one worker
+	Workers  int
+	Together time.Duration // with the workers
+	Alone    time.Duration // with one
 	Missing  string        // why there is no such comparison
 }
 
@@ -71,16 +73,16 @@ func (s *Summary) Checks() []Check {
 		More: money.Problems,
 	}, {
 		OK:   o.Count[audit.Unmet] == 0,
-		Text: fmt.Sprintf("%s held, %s did not", plural(o.Held, "expectation", "expectations"), plural(o.Count[audit.Unmet], "message's", "messages'")),
+		Text: fmt.Sprintf("expectations: %s held; not met in %s", count(o.Held), plural(o.Count[audit.Unmet], "message", "messages")),
 	}}
 	if !s.Answered {
 		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected]
 		checks = append(checks, Check{
 			OK:   unexpected == 0,
-			Text: fmt.Sprintf("rejected: %s as expected, %s not", count(o.Count[audit.RejectedAsExpected]), count(unexpected)),
+			Text: fmt.Sprintf("rejected: %s as expected, %s otherwise", count(o.Count[audit.RejectedAsExpected]), count(unexpected)),
 		}, Check{
 			OK:   s.Malformed == 0,
-			Text: fmt.Sprintf("%s of the input malformed", plural(s.Malformed, "part", "parts")),
+			Text: fmt.Sprintf("malformed: %s of the input", plural(s.Malformed, "part", "parts")),
 		})
 	}
 	if s.Failure != nil {
@@ -147,9 +149,9 @@ func (u SpeedUp) String() string {
 	if u.Missing != "" {
 		return "not measured: " + u.Missing
 	}
-	return fmt.Sprintf("%.1f× over one worker (the first %s messages took %s here, and %s\n"+
-		"once more with one worker on a scratch store of the same kind)",
-		u.Alone.Seconds()/u.Here.Seconds(), count(u.Messages), roundDuration(u.Here), roundDuration(u.Alone))
+	return fmt.Sprintf("%.1f× over one worker: the first %s messages, run again on scratch stores of\n"+
+		"the same kind, took %s with one worker and %s with %d",
+		u.Alone.Seconds()/u.Together.Seconds(), count(u.Messages), roundDuration(u.Alone), roundDuration(u.Together), u.Workers)
 }
 
 func (s *Summary) writeContention(p *page) {
@@ -160,7 +162,7 @@ func (s *Summary) writeContention(p *page) {
 	}
 	p.heading(fmt.Sprintf("most contended keys (%s of %s messages had to wait)", count(c.Waited), count(s.Read)))
 	for _, k := range top {
-		p.row("  %-36s %9s waited  %10s each", shorten(k.Key.String(), 36), count(k.Count), roundDuration(k.Time/time.Duration(k.Count)))
+		p.row("  %-36s %9s waited  %10s each", shorten(keyName(k.Key), 36), count(k.Count), roundDuration(k.Time/time.Duration(k.Count)))
 	}
 }
 
@@ -186,17 +188,25 @@ func (s *Summary) writeReasons(p *page) {
 
 func (s *Summary) writeBalances(p *page) {
 	top, largest := topLevel(s.Balances), largestOwn(s.Balances, 5)
+	places := placesOf(s.Balances)
 	if len(top) == 0 {
 		return
 	}
 	p.heading("balances of the top-level accounts, with all below them")
 	for _, b := range top {
-		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Subtree), b.Commodity)
+		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Subtree, places[b.Commodity]), b.Commodity)
 	}
 	p.heading("largest balances of single accounts")
 	for _, b := range largest {
-		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Own), b.Commodity)
+		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Own, places[b.Commodity]), b.Commodity)
 	}
+}
+
+func keyName(k lockkeys.Key) string {
+	if k.IsRoot() {
+		return "/ (the whole book)"
+	}
+	return k.String()
 }
 
 func perSecond(n int, d time.Duration) int { return int(float64(n) / max(d.Seconds(), 1e-9)) }

@@ -56,9 +56,18 @@ func texts[T fmt.Stringer](list []T) (lines []string) {
 	return lines
 }
 
-// grouped writes a number with commas between thousands, exactly.
-func grouped(d decimal.Decimal) string {
-	whole, fraction, hasFraction := strings.Cut(d.Abs().String(), ".")
+// placesOf tells how many decimal places each commodity needs.
+func placesOf(balances []Balance) map[book.Commodity]int32 {
+	places := map[book.Commodity]int32{}
+	for _, b := range balances {
+		places[b.Commodity] = max(places[b.Commodity], -b.Own.Exponent())
+	}
+	return places
+}
+
+// grouped writes a number with commas between thousands.
+func grouped(d decimal.Decimal, places int32) string {
+	whole, fraction, hasFraction := strings.Cut(d.Abs().StringFixed(places), ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}

@@ -16,12 +16,13 @@ import (
 // each worker, a bar for each message, a colour for each client or top-level
 // account.
 type Timeline struct {
-	lanes  []int // workers, by first use
+	lanes  []int // workers
 	bars   []bar
 	groups []string // the ones that have a colour of their own, by frequency
 	others bool     // whether there are more
 	span   time.Duration
 	facts  features
+	total  int // messages of the run
 }
 
 // bar is one message.
@@ -39,23 +40,24 @@ type features struct{ whole, several, reads bool }
 // wholeBook is the group of messages that lock everything.
 const wholeBook = "whole book"
 
-// NewTimeline lays out the messages that ran.
-func NewTimeline(records []audit.Record) *Timeline {
-	t := &Timeline{}
+// NewTimeline lays out the first messages of a run, which had total.
+func NewTimeline(records []audit.Record, total int) *Timeline {
+	t := &Timeline{total: total}
 	ran := slices.DeleteFunc(slices.Clone(records), func(r audit.Record) bool { return r.Run.End == 0 })
 	if len(ran) == 0 {
 		return t
 	}
 	slices.SortFunc(ran, func(a, b audit.Record) int { return cmp.Compare(a.Run.Begin, b.Run.Begin) })
 	zero := ran[0].Run.Start
+	for _, r := range ran {
+		if i, known := slices.BinarySearch(t.lanes, r.Run.Worker); !known {
+			t.lanes = slices.Insert(t.lanes, i, r.Run.Worker)
+		}
+	}
 	count := map[string]int{}
 	for _, r := range ran {
-		lane := slices.Index(t.lanes, r.Run.Worker)
-		if lane < 0 {
-			lane = len(t.lanes)
-			t.lanes = append(t.lanes, r.Run.Worker)
-		}
 		groups, reads := groupsOf(r)
+		lane, _ := slices.BinarySearch(t.lanes, r.Run.Worker)
 		b := bar{r, lane, r.Run.Start.Sub(zero), r.Run.Stop.Sub(zero), groups, reads}
 		t.bars = append(t.bars, b)
 		t.span = max(t.span, b.to)
@@ -106,7 +108,7 @@ func groupOf(k lockkeys.Key) string {
 
 // The colours of groups, chosen to be told apart by most people, and others.
 var palette = []string{
-	"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee",
+	"#4477aa", "#ee6677", "#228833", "#b9a42a", "#46aedb",
 	"#aa3377", "#ee8833", "#997755", "#6655bb", "#44aa99",
 }
 
@@ -134,7 +136,7 @@ const (
 	width       = 1280
 	leftMargin  = 84
 	rightMargin = 32
-	topMargin   = 96
+	topMargin   = 108
 	legendLine  = 22
 	axisHeight  = 44
 )
@@ -150,6 +152,15 @@ func (t *Timeline) laneHeight() float64 {
 	}
 }
 
+// extent says what part of the run is shown.
+func (t *Timeline) extent() string {
+	if len(t.bars) >= t.total {
+		return fmt.Sprintf("All %s, in %s.", plural(len(t.bars), "message", "messages"), roundDuration(t.span))
+	}
+	return fmt.Sprintf("The first %s of %s messages, in %s. Later ones, which ran in the gaps, are left out.",
+		count(len(t.bars)), count(t.total), roundDuration(t.span))
+}
+
 // WriteSVG draws the picture. The title says what it shows.
 func (t *Timeline) WriteSVG(w io.Writer, title string) error {
 	c := &canvas{w: w}
@@ -159,9 +170,9 @@ func (t *Timeline) WriteSVG(w io.Writer, title string) error {
 	height := bottom + axisHeight + float64(legendRows(legend))*legendLine + 16
 	c.open(width, height)
 	c.text(leftMargin, 38, `font-size="21" font-weight="600"`, ink, title)
-	c.text(leftMargin, 62, `font-size="13"`, faintInk, fmt.Sprintf(
-		"%d messages in %s, a bar from the start of a handler to its end. Bars of one colour lock the same client or top-level account.",
-		len(t.bars), roundDuration(t.span)))
+	c.text(leftMargin, 60, `font-size="13"`, faintInk,
+		"A bar lasts from the start of a message's handler to its end. Bars of one colour lock the same client or top-level account.")
+	c.text(leftMargin, 78, `font-size="13"`, faintInk, t.extent())
 	for i, worker := range t.lanes {
 		y := topMargin + float64(i)*t.laneHeight()
 		if i%2 == 0 {

@@ -158,3 +158,6 @@ func (s *Service) Finish(ctx context.Context) error {
 
 // Stopped tells whether the machinery failed, so that nothing runs any more.
 func (s *Service) Stopped() bool { return errors.Is(s.dispatcher.Err(), dispatcher.ErrStopped) }
+
+// Accepted is the number of messages that were accepted.
+func (s *Service) Accepted() uint64 { return s.dispatcher.Stats().Accepted }

@@ -10,9 +10,16 @@ import (
 
 // gate bounds what is pending by count and, optionally, by bytes. A message
 // that is pending has a slot.
+//
+// Slots come back in batches of an eighth of all, at most 32: a submitter that
+// waits is woken once for many messages, not for each. Nothing starts later
+// for it, since seven eighths of the messages are still before that of the
+// submitter; when workers run out of work they give back what there is. With
+// a bound by bytes, where few messages may be all there is, slots come back
+// one by one.
 type gate struct {
 	maxCount, maxBytes int64 // maxBytes is 0 for no bound
-	batch              int64 // how many slots may come back together
+	batch              int64
 
 	mu struct {
 		sync.Mutex
@@ -32,8 +39,12 @@ type gate struct {
 type slots struct{ count, bytes int64 }
 
 func newGate(closed context.Context, maxCount int, maxBytes int64) *gate {
+	batch := min(int64(maxCount)/8, 32)
+	if maxBytes > 0 {
+		batch = 1
+	}
 	return &gate{
-		maxCount: int64(maxCount), maxBytes: maxBytes, batch: min(int64(maxCount)/8, 32),
+		maxCount: int64(maxCount), maxBytes: maxBytes, batch: batch,
 		turnstile: semaphore.NewWeighted(1), freed: make(chan struct{}, 1), closed: closed,
 	}
 }
@@ -97,8 +108,7 @@ func (g *gate) leaveTurnstile() {
 	g.waiting.Add(-1)
 }
 
-// leave gives slots back and empties s. They come back in batches, because
-// submitters and workers share the count, unless somebody waits.
+// leave gives slots back and empties s.
 func (g *gate) leave(s *slots) {
 	g.mu.Lock()
 	g.mu.taken.count -= s.count

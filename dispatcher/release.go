@@ -98,7 +98,7 @@ func (d *Dispatcher[M]) leaveGateLocked(t *task[M]) {
 		t.holdsSlot = false
 		d.mu.left.count++
 		d.mu.left.bytes += t.size
-		if d.mu.left.count >= d.gate.batch || d.gate.waiting.Load() > 0 {
+		if d.mu.left.count >= d.gate.batch {
 			d.gate.leave(&d.mu.left)
 		}
 	}

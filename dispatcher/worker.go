@@ -45,6 +45,9 @@ func (w *worker[M]) next() bool {
 			d.endWorkerLocked()
 			return false
 		}
+		if d.mu.left.count > 0 {
+			d.gate.leave(&d.mu.left)
+		}
 		d.idle.Add(1)
 		if !d.canStartLocked() { // now that submitters see it is idle
 			d.mu.work.Wait()

@@ -137,9 +137,11 @@ type Backoff struct {
 // LookAhead(4096).
 type Policy struct{ window int } // the window + 1; 0 for the default
 
-// HeadOnly is the policy of the paper that the method comes from (see the
-// package documentation): only the head of the queue is ever considered, so
-// a blocked head holds up what is behind it, related or not.
+// HeadOnly is the policy of the paper that the method comes from, DOI
+// 10.35330/1991-6639-2024-26-2-34-43: only the head of the queue is ever
+// considered, so a blocked head holds up what is behind it, related or not.
+// The paper's list of blocked keys is that part of the head's claim whose
+// places in the set wait; the head starts when none is left.
 func HeadOnly() Policy { return Policy{1} }
 
 // LookAhead lets a message start as soon as no earlier unfinished message

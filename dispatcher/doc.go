@@ -1,0 +1,76 @@
+// Package dispatcher runs the handlers of messages in parallel and in order.
+//
+// A message declares the resources it needs as keys in a tree, such as
+// client/42/account/7, and its handler is written as plain single-threaded
+// code. Messages whose keys conflict (one key contains the other, and they are
+// not both shared) run one after the other in the order in which they were
+// submitted; all others run side by side on a pool of workers. See package
+// lockkeys for keys and for the rule.
+//
+// The method is that of V. S. Kirillov, "Using hierarchical indexing for access
+// control to shared resources in microservices" (2024), DOI
+// 10.35330/1991-6639-2024-26-2-34-43: one mutex, an ordered set of the keys in
+// use, and a message that takes all its keys in one step or none. The policy
+// [HeadOnly] is the algorithm of that paper; [LookAhead], the default, also
+// starts what it would leave waiting behind an unrelated message.
+//
+// # Promises
+//
+//  1. Exclusive: two handlers whose keys conflict never overlap, whatever
+//     fails, is retried or times out.
+//  2. Ordered: conflicting messages run in the order in which they were
+//     accepted; a retry runs before anything that waited for it.
+//  3. Parallel: while a worker is idle, nothing within the look-ahead window
+//     could start; unrelated keys never delay each other.
+//  4. Deadlock-free: a message has all its keys or none.
+//  5. Live: every accepted message runs, fails by its policy, is listed as
+//     parked or behind a parked one, or is returned by Shutdown; it waits for
+//     no more than the conflicting work that came before it.
+//  6. Bounded: memory follows the work in flight, which has a bound by count
+//     and, if wanted, by bytes; a full queue makes submitters wait.
+//  7. Explained: at any moment Snapshot tells who holds what, who waits for
+//     whom, and what is parked.
+//
+// A test has the name of each. What is not promised: messages live in memory
+// only, and what was accepted and did not end is lost with the process, unless
+// its source delivers it again. Order is the order of acceptance by one
+// dispatcher; two submitters that race are ordered by who is first.
+//
+// # How a message moves
+//
+//	Submit ─▶ keys derived (on the submitter's goroutine)      submit.go
+//	   │
+//	   ▼
+//	intake ─▶ queue: accepted, in order, bounded               intake.go, gate.go
+//	   │
+//	   ▼  a worker looks for work, under the mutex
+//	admit: any earlier conflicting claim in the set?           admit.go, lockkeys.Set
+//	   │ no                     │ yes, within the window
+//	   ▼                        ▼
+//	running: the handler,     waiting: in its place in the set
+//	 outside the mutex          ▲ │ the last one it waited for is gone
+//	   │        worker.go       │ ▼
+//	   │                        │ ready: next free worker, earliest first
+//	   ▼                        │
+//	outcome ──▶ retry (holds its keys, no worker), park, widen  outcome.go, retry.go,
+//	   │                                                        park.go, widen.go
+//	   ▼
+//	completion: OnDone, Do, Ticket
+//	   │
+//	   ▼
+//	release: the claim leaves the set, who waited is woken      release.go
+//
+// A worker releases one message and takes the next under one hold of the
+// mutex. For what the mutex guards, and how workers are woken, see
+// [Dispatcher].
+//
+// # Failures
+//
+// A handler's error, panic or runtime.Goexit is a failed attempt. There are
+// [Config.MaxAttempts] of them, with exponential back-off in between, during
+// which the message keeps its keys but no worker. When they are used up, or
+// the error is [Permanent], the [FailurePolicy] decides: the message is given
+// to [Config.DeadLetter] and its keys are released; or it is parked, which
+// keeps its keys closed while everything unrelated goes on; or the dispatcher
+// stops.
+package dispatcher

@@ -58,6 +58,9 @@ func (d *Dispatcher[M]) wakeLocked(t *task[M]) {
 	if t.state != StateWaiting {
 		return // it runs already, in one batch with what it waited for
 	}
+	if d.mu.reported {
+		return // a shutdown has given it back, or will
+	}
 	d.mu.waiting.remove(t)
 	if t.stalled {
 		d.openLocked(t)

@@ -41,7 +41,6 @@ import (
 type Dispatcher[M any] struct {
 	cfg    Config[M] // with defaults
 	window int       // of its policy
-	gate   *gate
 	intake *intake[M]
 
 	// The context of all handlers, ended near the deadline of a shutdown.
@@ -66,7 +65,7 @@ type Dispatcher[M any] struct {
 		// Ended tasks on their way back to the intake, linked by next.
 		spare  *task[M]
 		spares int
-		left   slots // on their way back to the gate
+		left   slots // on their way back to the intake
 		set    lockkeys.Set[*task[M]]
 		// Considered and blocked, in order of arrival. Members of a batch
 		// stay in it until they end.
@@ -101,10 +100,10 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), intake: new(intake[M]), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
-	d.gate = newGate(d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
+	d.intake = newIntake[M](d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
 	d.mu.work.L = &d.mu.Mutex
 	d.mu.backoff = make(map[*task[M]]struct{})
 	d.mu.parked = make(map[uint64]*task[M])

@@ -41,7 +41,7 @@
 //	Submit ─▶ keys derived (on the submitter's goroutine)      submit.go
 //	   │
 //	   ▼
-//	intake ─▶ queue: accepted, in order, bounded               intake.go, gate.go
+//	intake ─▶ queue: accepted, in order, bounded               intake.go
 //	   │
 //	   ▼  a worker looks for work, under the mutex
 //	admit: any earlier conflicting claim in the set?           admit.go, lockkeys.Set

@@ -19,8 +19,12 @@ func (m *model) run() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go m.produce(ctx)
+	produced := make(chan struct{})
+	go func() {
+		defer close(produced)
+		m.produce(ctx)
+	}()
+	defer func() { cancel(); <-produced }() // a bubble must not end before
 	for now := 1; ; now++ {
 		synctest.Wait()
 		var ended int
@@ -140,14 +144,21 @@ func (m *model) shutdown() error {
 	if !slices.IsSortedFunc(report.Unfinished, byID) || !slices.IsSortedFunc(report.Running, byID) {
 		return fmt.Errorf("report not in order: %+v", report)
 	}
+	synctest.Wait()
 	m.mu.Lock()
+	ended := len(m.results)
+	for _, l := range report.Running {
+		if len(m.results[l.Message]) > 0 {
+			ended-- // at this very instant
+		}
+	}
 	for _, l := range report.Unfinished {
 		if r := m.results[l.Message]; len(r) != 1 || !errors.Is(r[0], dispatcher.ErrClosed) {
 			m.problem = fmt.Errorf("unfinished message %d has the results %v", l.ID, r)
 		}
 	}
-	if len(m.results)+len(report.Running) != m.submitted {
-		m.problem = fmt.Errorf("%d accepted, %d have results, %d run", m.submitted, len(m.results), len(report.Running))
+	if ended+len(report.Running) != m.submitted {
+		m.problem = fmt.Errorf("%d accepted, %d have results, %d run", m.submitted, ended, len(report.Running))
 	}
 	m.mu.Unlock()
 	time.Sleep(100 * tick) // for what still runs

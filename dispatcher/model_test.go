@@ -41,7 +41,10 @@ func TestModel(t *testing.T) {
 	}
 }
 
-var errStep = errors.New("the step fails")
+var (
+	errStep      = errors.New("the step fails")
+	errUntouched = errors.New("not got to")
+)
 
 // model runs one plan. Messages are numbered from 1, as the dispatcher does
 // it, since only one goroutine submits.
@@ -169,7 +172,8 @@ func (m *model) handle(ctx context.Context, i int) error {
 }
 
 // handleBatch does the steps of its messages up to the first that must be
-// tried again; what it has not got to, it leaves untouched.
+// tried again; what it has not got to, it leaves untouched. Where a message
+// that fails for good is parked, it stops there too, to keep the order.
 func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 	m.mu.Lock()
 	m.batches++
@@ -179,9 +183,6 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 		m.complain("batch of %d, more than MaxBatch %d", len(batch), m.plan.batch)
 	}
 	for _, i := range batch {
-		m.step(i)
-		m.history.begin(uint64(i), number, m.claim(i))
-		defer m.history.end(uint64(i))
 		if first := m.claim(batch[0]); !slices.Equal(first, m.claim(i)) {
 			m.complain("batch of different claims: %v and %v", first, m.claim(i))
 		}
@@ -189,11 +190,17 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 	results := make([]error, len(batch))
 	for n, i := range batch {
 		s := m.step(i)
+		m.history.begin(uint64(i), number, m.claim(i))
+		defer m.history.end(uint64(i))
 		err := pause(ctx, s, s.before)
 		if err == nil {
 			err = m.end(i, s)
 		}
-		if results[n] = err; err != nil && !dispatcher.IsPermanent(err) {
+		if results[n] = err; err == nil {
+			continue
+		}
+		if m.plan.failure == dispatcher.Park || !dispatcher.IsPermanent(err) {
+			copy(results[n+1:], dispatcher.FailAll(errUntouched, len(batch)))
 			break
 		}
 	}

@@ -27,22 +27,28 @@ const (
 	untouched                      // of a batch: the handler did not get to it
 )
 
-// finish judges the results of a batch and completes what ended. What follows
-// the first message that did not end goes back as it was.
-func (w *worker[M]) finish(results []error) {
+// finish judges the results of a batch and completes what ended. Results count
+// up to the first that is neither nil nor permanent, and what follows it goes
+// back as it was. So does a failure that follows one which keeps its keys: it
+// has to wait for that. Called again, finish goes on behind the message that
+// it was at.
+func (w *worker[M]) finish() {
 	d := w.d
-	w.outcomes = w.outcomes[:0]
-	open := false
+	cut, kept := false, false
 	for i, t := range w.batch {
-		o := outcome{kind: untouched}
-		if !open {
-			o = d.judge(t, results[i])
-			open = o.kind != ended
+		err := w.results[i]
+		if i == len(w.outcomes) {
+			o := outcome{kind: untouched}
+			if !cut && (err == nil || !kept) {
+				o = d.judge(t, err)
+			}
+			w.outcomes = append(w.outcomes, o)
+			if o.kind == ended {
+				d.complete(t, o.err)
+			}
 		}
-		w.outcomes = append(w.outcomes, o)
-		if o.kind == ended {
-			d.complete(t, o.err)
-		}
+		cut = cut || err != nil && !IsPermanent(err)
+		kept = kept || w.outcomes[i].kind != ended
 	}
 }
 
@@ -99,26 +105,40 @@ func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
 }
 
 func (d *Dispatcher[M]) askPolicy(t *task[M], err error) (policy FailurePolicy, caught error) {
-	defer recoverAs(&caught)
-	return d.cfg.FailureFor(t.msg, err), nil
+	caught = contain(func() error {
+		policy = d.cfg.FailureFor(t.msg, err)
+		return nil
+	})
+	return policy, caught
 }
 
-func (d *Dispatcher[M]) deadLetter(t *task[M], err error) (caught error) {
-	defer recoverAs(&caught)
-	return d.cfg.DeadLetter(d.work, t.msg, err)
+func (d *Dispatcher[M]) deadLetter(t *task[M], err error) error {
+	return contain(func() error { return d.cfg.DeadLetter(d.work, t.msg, err) })
 }
 
 // complete tells whoever waits for the result of t. It is called once for
 // each task, before its keys are released.
 func (d *Dispatcher[M]) complete(t *task[M], err error) {
+	if t.extra != nil && t.extra.ticket != nil {
+		t.extra.ticket.err = err
+		defer close(t.extra.ticket.done) // whatever the callback does
+	}
 	if t.done != nil {
 		if caught := d.callDone(t, err); caught != nil {
 			d.cfg.Logger.Error("completion callback panicked", "message", t.id, "error", caught)
 		}
 	}
-	if t.extra != nil && t.extra.ticket != nil {
-		t.extra.ticket.err = err
-		close(t.extra.ticket.done)
+}
+
+// completeAside is complete where no worker is at hand: a callback that calls
+// runtime.Goexit must not end the caller.
+func (d *Dispatcher[M]) completeAside(t *task[M], err error) {
+	caught := contain(func() error {
+		d.complete(t, err)
+		return nil
+	})
+	if caught != nil {
+		d.cfg.Logger.Error("completion callback failed", "message", t.id, "error", caught)
 	}
 }
 
@@ -126,6 +146,19 @@ func (d *Dispatcher[M]) callDone(t *task[M], err error) (caught error) {
 	defer recoverAs(&caught)
 	t.done(t.msg, err)
 	return nil
+}
+
+// contain calls f on a goroutine of its own, so that what f does to its
+// goroutine, a panic or runtime.Goexit, is an error for the caller.
+func contain(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() { result <- err }()
+		defer recoverAs(&err)
+		err = f()
+	}()
+	return <-result
 }
 
 // recoverAs, deferred, turns a panic into an error.

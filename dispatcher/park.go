@@ -105,7 +105,7 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 	for _, q := range leaving {
 		q.err = errors.Join(ErrSkipped, q.err)
 		d.cfg.Logger.Warn("message given up by an operator", "message", q.id, "error", q.err)
-		d.complete(q, q.err)
+		d.completeAside(q, q.err)
 	}
 
 	d.mu.Lock()
@@ -139,14 +139,11 @@ func (d *Dispatcher[M]) unparkLocked(id uint64) (*task[M], error) {
 func (d *Dispatcher[M]) parkLocked(t *task[M], worker int) {
 	t.state = StateParked
 	d.mu.parked[t.id] = t
-	d.leaveGateLocked(t)
+	d.leaveSlotLocked(t)
 	d.emitLocked(Parked, t, Event[M]{Worker: worker, Err: t.err})
 	t.more().since = time.Now()
-	if d.mu.closed.Add(&t.more().closed, &t.claim) {
-		d.stallAllLocked()
-	} else {
-		d.restallLocked() // it conflicts with some that are stalled already
-	}
+	d.mu.closed.Add(&t.more().closed, &t.claim)
+	d.restallLocked()
 }
 
 // stallLocked notes that a blocked message is behind a parked one, if it is
@@ -161,7 +158,7 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 		return false
 	}
 	t.stalled = true
-	d.leaveGateLocked(t)
+	d.leaveSlotLocked(t)
 	return true
 }
 

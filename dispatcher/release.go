@@ -7,11 +7,12 @@ import "github.com/interlock-go/interlock/lockkeys"
 func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 	// Those that the handler did not get to go back first, so that what is
 	// done with the one before them finds them waiting.
-	for i := len(w.batch) - 1; i > 0 && w.outcomes[i].kind == untouched; i-- {
-		t := w.batch[i]
-		t.state = StateWaiting
-		t.attempts--
-		d.mu.looking++
+	for i, t := range w.batch {
+		if w.outcomes[i].kind == untouched {
+			t.state = StateWaiting
+			t.attempts--
+			d.mu.looking++
+		}
 	}
 	for i, t := range w.batch {
 		o := &w.outcomes[i]
@@ -41,8 +42,9 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		}
 		w.batch[i] = nil
 	}
-	w.batch = w.batch[:0]
+	w.batch, w.results = w.batch[:0], nil
 	clear(w.outcomes)
+	w.outcomes = w.outcomes[:0]
 	d.quietLocked()
 }
 
@@ -54,7 +56,7 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 		d.mu.stats.Failed++
 	}
 	d.emitLocked(Finished, t, Event[M]{Worker: worker, Err: err})
-	d.leaveGateLocked(t)
+	d.leaveSlotLocked(t)
 	d.removeLocked(t)
 	t.reset()
 	d.reuseLocked(t)
@@ -93,13 +95,13 @@ func (d *Dispatcher[M]) holdLocked(t *task[M]) {
 	d.mu.backoff[t] = struct{}{}
 }
 
-func (d *Dispatcher[M]) leaveGateLocked(t *task[M]) {
+func (d *Dispatcher[M]) leaveSlotLocked(t *task[M]) {
 	if t.holdsSlot {
 		t.holdsSlot = false
 		d.mu.left.count++
 		d.mu.left.bytes += t.size
-		if d.mu.left.count >= d.gate.batch {
-			d.gate.leave(&d.mu.left)
+		if d.mu.left.count >= d.intake.batch {
+			d.intake.giveBack(&d.mu.left)
 		}
 	}
 }

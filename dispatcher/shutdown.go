@@ -45,8 +45,9 @@ type Left[M any] struct {
 // and parks nothing. Shutdown returns at the deadline at the latest, with all
 // that is left by then.
 //
-// The error is nil if no handler runs any more, else it wraps
-// [ErrUnfinished], the error of ctx, and names the messages. A second call
+// If handlers still run, the error wraps [ErrUnfinished] and the error of ctx
+// and names the messages; if there is an observer and it has not seen all
+// events, the error wraps that of ctx; otherwise it is nil. A second call
 // waits likewise, but its report has only what still runs.
 func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 	d.refuse()
@@ -59,13 +60,14 @@ func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 	report, left := d.reportLocked()
 	d.mu.Unlock()
 	d.abandon(left)
-	if err == nil {
-		err = wait(ctx, d.observerGone)
-	}
 	if len(report.Running) > 0 {
 		return report, fmt.Errorf("%w: %w: the handlers of %s still run", ErrUnfinished, err, names(report.Running))
 	}
-	return report, err
+	// The workers end by themselves now, if they have not yet.
+	if err := wait(ctx, d.observerGone); err != nil {
+		return report, fmt.Errorf("dispatcher: the observer has not seen all events: %w", err)
+	}
+	return report, nil
 }
 
 // Close is [Dispatcher.Shutdown] without a deadline. The error wraps
@@ -126,7 +128,7 @@ func (d *Dispatcher[M]) cancelBefore(ctx context.Context) (stop func()) {
 // abandon completes messages that will not run.
 func (d *Dispatcher[M]) abandon(left []*task[M]) {
 	for _, t := range left {
-		d.complete(t, ErrClosed)
+		d.completeAside(t, ErrClosed)
 	}
 }
 

@@ -27,23 +27,22 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 // Otherwise it was not: the error is that of ctx if it ended while waiting,
 // [ErrClosed], [ErrTooLarge], [ErrNested], or one that wraps [ErrStopped].
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
-	return d.submit(ctx, d.newTask(m, opts))
+	_, err := d.submit(ctx, d.newTasks(m, opts))
+	return err
 }
 
 // TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull]
 // where that would wait.
 func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
-	t := d.newTask(m, opts)
-	if err := d.tooLarge(t); err != nil {
+	l := d.newTasks(m, opts)
+	if err := d.tooLarge(l.first); err != nil {
 		return err
 	}
-	if d.tryEnter(t) {
-		return d.accept(t)
+	n, err := d.tryAccept(&l)
+	if err == nil && n == 0 {
+		err = ErrFull
 	}
-	if err := d.Err(); err != nil {
-		return err
-	}
-	return ErrFull
+	return err
 }
 
 // SubmitBatch accepts messages in their order, all at once if there is room
@@ -51,29 +50,11 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 // returns how many were accepted, from the first on; if that is not all of
 // them, the error is that of [Dispatcher.Submit] for the next one.
 func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
-	var run fifo[M]
+	var l fifo[M]
 	for _, m := range ms {
-		t := d.newTask(m, opts)
-		if d.tooLarge(t) == nil && d.tryEnter(t) {
-			run.push(t)
-			continue
-		}
-		// What has a slot must be able to run before anything waits.
-		n := run.len
-		if err := d.acceptAll(&run); err != nil {
-			return accepted, err
-		}
-		accepted += n
-		if err := d.submit(ctx, t); err != nil {
-			return accepted, err
-		}
-		accepted++
+		l.push(d.newTask(m, opts))
 	}
-	n := run.len
-	if err := d.acceptAll(&run); err != nil {
-		return accepted, err
-	}
-	return accepted + n, nil
+	return d.submit(ctx, l)
 }
 
 // Do submits m and waits for its result. If ctx ends first, Do returns its
@@ -94,10 +75,10 @@ func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 // Go submits m and returns a ticket to wait for its result. The errors are
 // those of Submit.
 func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
-	t := d.newTask(m, opts)
+	l := d.newTasks(m, opts)
 	ticket := &Ticket{done: make(chan struct{})}
-	t.more().ticket = ticket
-	if err := d.submit(ctx, t); err != nil {
+	l.first.more().ticket = ticket
+	if _, err := d.submit(ctx, l); err != nil {
 		return nil, err
 	}
 	return ticket, nil
@@ -151,6 +132,12 @@ func (d *Dispatcher[M]) newTask(m M, opts []SubmitOption[M]) *task[M] {
 	return t
 }
 
+// newTasks is newTask for a submission of one.
+func (d *Dispatcher[M]) newTasks(m M, opts []SubmitOption[M]) (l fifo[M]) {
+	l.push(d.newTask(m, opts))
+	return l
+}
+
 func (d *Dispatcher[M]) deriveKeys(t *task[M]) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -167,69 +154,90 @@ func (d *Dispatcher[M]) tooLarge(t *task[M]) error {
 	return nil
 }
 
-// submit takes a slot for t, waiting for it if need be, and accepts it.
-func (d *Dispatcher[M]) submit(ctx context.Context, t *task[M]) error {
-	if err := d.tooLarge(t); err != nil {
-		return err
+// submit accepts the tasks of l in their order, waiting for slots if need be,
+// and returns how many it has accepted. What comes before one that is too
+// large is accepted.
+func (d *Dispatcher[M]) submit(ctx context.Context, l fifo[M]) (accepted int, err error) {
+	var large error
+	for t := l.first; t != nil && large == nil; t = t.next {
+		if large = d.tooLarge(t); large != nil {
+			l.cutBefore(t)
+		}
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
-	if d.tryEnter(t) {
-		return d.accept(t)
+	accepted, err = d.tryAccept(&l)
+	if err == nil && l.first != nil {
+		var n int
+		n, err = d.acceptInTurn(ctx, &l)
+		accepted += n
 	}
+	if err == nil {
+		err = large
+	}
+	return accepted, err
+}
+
+// acceptInTurn accepts the tasks of l, waiting for slots in turn with others
+// that wait.
+func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, l *fifo[M]) (accepted int, err error) {
 	if within(ctx, d) {
-		return ErrNested
+		return 0, ErrNested
 	}
-	if err := d.gate.enter(ctx, t.size, d.flushGate); err != nil {
-		return err
+	if err := d.intake.enterTurnstile(ctx); err != nil {
+		return 0, err
 	}
-	defer d.gate.leaveTurnstile()
-	return d.accept(t)
+	defer d.intake.leaveTurnstile()
+	d.giveBackSlots()
+	for {
+		n, err := d.accept(l, true)
+		accepted += n
+		if err != nil || l.first == nil {
+			return accepted, err
+		}
+		if err := d.intake.awaitFreed(ctx); err != nil {
+			return accepted, err
+		}
+	}
 }
 
-// tryEnter takes a slot for t if there is one, be it on its way back.
-func (d *Dispatcher[M]) tryEnter(t *task[M]) bool {
-	if d.gate.tryEnter(t.size) {
-		return true
+// tryAccept accepts tasks from the front of l as long as there are slots, be
+// they on their way back.
+func (d *Dispatcher[M]) tryAccept(l *fifo[M]) (accepted int, err error) {
+	accepted, err = d.accept(l, false)
+	if err == nil && l.first != nil && d.giveBackSlots() {
+		var n int
+		n, err = d.accept(l, false)
+		accepted += n
 	}
-	d.flushGate()
-	return d.gate.tryEnter(t.size)
+	return accepted, err
 }
 
-// flushGate gives back the slots that are on their way.
-func (d *Dispatcher[M]) flushGate() {
+// giveBackSlots gives back the slots that are on their way and tells whether
+// there were any.
+func (d *Dispatcher[M]) giveBackSlots() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gate.leave(&d.mu.left)
-}
-
-// accept puts a task that has a slot into the intake.
-func (d *Dispatcher[M]) accept(t *task[M]) error {
-	var one fifo[M]
-	one.push(t)
-	return d.acceptAll(&one)
-}
-
-// acceptAll puts tasks that have slots into the intake, all or none, and sees
-// to it that a worker knows.
-func (d *Dispatcher[M]) acceptAll(l *fifo[M]) error {
-	if l.first == nil {
-		return nil
+	if d.mu.left.count == 0 {
+		return false
 	}
+	d.intake.giveBack(&d.mu.left)
+	return true
+}
+
+// accept puts tasks into the intake, as intake.accept does, and sees to it
+// that a worker knows.
+func (d *Dispatcher[M]) accept(l *fifo[M], turn bool) (n int, err error) {
 	// An observer is told of messages in the order of their numbers.
 	observed := d.cfg.Observer != nil
 	if observed {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 	}
-	if err := d.intake.accept(l); err != nil {
-		for t := l.pop(); t != nil; t = l.pop() {
-			d.gate.leave(&slots{1, t.size})
-		}
-		return err
-	}
+	n, err = d.intake.accept(l, turn)
 	switch {
+	case n == 0:
 	case observed:
 		d.takeOverLocked()
 		d.signalLocked()
@@ -238,7 +246,7 @@ func (d *Dispatcher[M]) acceptAll(l *fifo[M]) error {
 		d.signalLocked()
 		d.mu.Unlock()
 	}
-	return nil
+	return n, err
 }
 
 // takeOverLocked moves what the intake has accepted to the queue.

@@ -195,6 +195,15 @@ func (q *fifo[M]) pop() *task[M] {
 	return t
 }
 
+// cutBefore takes t, which is in q, and all that is behind it out of q.
+func (q *fifo[M]) cutBefore(t *task[M]) {
+	var kept fifo[M]
+	for q.first != t {
+		kept.push(q.pop())
+	}
+	*q = kept
+}
+
 // append moves the tasks of r to the end of q.
 func (q *fifo[M]) append(r *fifo[M]) {
 	if r.first == nil {

@@ -14,18 +14,41 @@ type worker[M any] struct {
 	index int
 	batch []*task[M] // running; empty between messages
 
-	outcomes []outcome // of batch
+	results  []error   // of batch; nil until its handler has returned
+	outcomes []outcome // of batch, as far as they are judged
+	one      [1]error  // scratch for results
 	messages []M       // scratch for BatchHandler
 	scope    *scope
 }
 
 // loop is the life of a worker: the end of one message and the beginning of
-// the next happen under one hold of the mutex.
+// the next happen under one hold of the mutex. If a handler or a callback ends
+// the goroutine, another takes the worker over where it was.
 func (w *worker[M]) loop() {
+	returned := false
+	defer func() {
+		if !returned { // a panic was caught, so this is runtime.Goexit
+			go w.loop()
+		}
+	}()
+	if len(w.batch) > 0 {
+		w.takeOver()
+	}
 	for w.next() {
 		w.run()
 	}
 	w.d.abandonLate()
+	returned = true
+}
+
+// takeOver ends the run of a batch in which the goroutine was ended.
+func (w *worker[M]) takeOver() {
+	if w.results == nil {
+		w.results = FailAll(ErrGoexit, len(w.batch))
+	} else {
+		w.d.cfg.Logger.Error("completion callback called runtime.Goexit", "messages", len(w.outcomes))
+	}
+	w.finish()
 }
 
 // next settles the batch that has run and takes the next one, waiting for it
@@ -46,8 +69,9 @@ func (w *worker[M]) next() bool {
 			return false
 		}
 		if d.mu.left.count > 0 {
-			d.gate.leave(&d.mu.left)
+			d.intake.giveBack(&d.mu.left)
 		}
+		d.quietLocked() // the last one looked at may be behind a parked one
 		d.idle.Add(1)
 		if !d.canStartLocked() { // now that submitters see it is idle
 			d.mu.work.Wait()
@@ -72,28 +96,15 @@ func (d *Dispatcher[M]) endWorkerLocked() {
 }
 
 // run calls the handler for the batch, judges the results, and tells those
-// whose messages have ended. If the handler ends the goroutine, another takes
-// the worker over.
+// whose messages have ended.
 func (w *worker[M]) run() {
-	var results []error
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		// A panic was caught in call, so this is runtime.Goexit.
-		w.finish(FailAll(ErrGoexit, len(w.batch)))
-		go w.loop()
-	}()
-	var one [1]error
 	if w.d.cfg.BatchHandler == nil || w.batch[0].keyErr() != nil {
-		one[0] = w.call()
-		results = one[:]
+		w.one[0] = w.call()
+		w.results = w.one[:]
 	} else {
-		results = w.callBatch()
+		w.results = w.callBatch()
 	}
-	returned = true
-	w.finish(results)
+	w.finish()
 }
 
 // call runs the handler for a single message.

@@ -125,13 +125,19 @@ func (m *model) keys(i int, claim *lockkeys.Claim) error {
 	return nil
 }
 
-// step returns what the next attempt of message i does.
-func (m *model) step(i int) step {
+// started notes that a handler was called.
+func (m *model) started(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopping {
 		m.problem = errors.Join(m.problem, fmt.Errorf("message %d started after Shutdown", i))
 	}
+}
+
+// step returns what the next attempt of message i does.
+func (m *model) step(i int) step {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if steps := m.plan.messages[i-1].steps; m.position[i] < len(steps) {
 		return steps[m.position[i]]
 	}
@@ -145,6 +151,7 @@ func (m *model) claim(i int) []lockkeys.Request {
 }
 
 func (m *model) handle(ctx context.Context, i int) error {
+	m.started(i)
 	s := m.step(i)
 	claim := m.claim(i)
 	m.mu.Lock()
@@ -175,6 +182,7 @@ func (m *model) handle(ctx context.Context, i int) error {
 // tried again; what it has not got to, it leaves untouched. Where a message
 // that fails for good is parked, it stops there too, to keep the order.
 func (m *model) handleBatch(ctx context.Context, batch []int) []error {
+	m.started(batch[0])
 	m.mu.Lock()
 	m.batches++
 	number := m.batches

@@ -62,10 +62,11 @@ func (d *Dispatcher[M]) Resume(id uint64) error {
 		return err
 	}
 	t.extra.spent, t.extra.delays = t.attempts, nil
-	d.emitLocked(Resumed, t, Event[M]{Worker: -1})
+	d.emitLocked(Resumed, t, -1, nil)
 	d.openLocked(t)
 	d.restartLocked(t)
 	d.signalLocked()
+	d.quietLocked()
 	return nil
 }
 
@@ -140,10 +141,11 @@ func (d *Dispatcher[M]) parkLocked(t *task[M], worker int) {
 	t.state = StateParked
 	d.mu.parked[t.id] = t
 	d.leaveSlotLocked(t)
-	d.emitLocked(Parked, t, Event[M]{Worker: worker, Err: t.err})
+	d.emitLocked(Parked, t, worker, t.err)
 	t.more().since = time.Now()
-	d.mu.closed.Add(&t.more().closed, &t.claim)
-	d.restallLocked()
+	if !d.mu.closed.Add(&t.more().closed, &t.claim) || d.stallsLocked() {
+		d.restallLocked()
+	}
 }
 
 // stallLocked notes that a blocked message is behind a parked one, if it is
@@ -162,17 +164,25 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 	return true
 }
 
-// stallAllLocked notes which of the waiting messages are behind a parked one.
-func (d *Dispatcher[M]) stallAllLocked() {
+// stallsLocked tells whether a waiting message that is not stalled conflicts
+// with a claim in the closed set.
+func (d *Dispatcher[M]) stallsLocked() bool {
 	for t := d.mu.waiting.first; t != nil; t = t.next {
-		if t.state == StateWaiting && !t.stalled && d.stallLocked(t) {
-			d.mu.looking--
+		if t.state == StateWaiting && !t.stalled {
+			granted := d.mu.closed.Add(&t.more().closed, &t.claim)
+			d.mu.closed.Remove(&t.more().closed, nil)
+			if !granted {
+				return true
+			}
 		}
 	}
+	return false
 }
 
-// restallLocked does the same when the order of claims in the closed set may
-// be wrong: parked ones come first, then the others by arrival.
+// restallLocked notes anew which of the waiting messages are behind a parked
+// one. The claims of the others return to the closed set in order of arrival:
+// a message that conflicts with a later one which is behind a parked one is
+// not behind it for that.
 func (d *Dispatcher[M]) restallLocked() {
 	if d.mu.closed.Len() == 0 {
 		return
@@ -184,7 +194,11 @@ func (d *Dispatcher[M]) restallLocked() {
 			d.mu.looking++
 		}
 	}
-	d.stallAllLocked()
+	for t := d.mu.waiting.first; t != nil; t = t.next {
+		if t.state == StateWaiting && d.stallLocked(t) {
+			d.mu.looking--
+		}
+	}
 }
 
 // openLocked takes a claim that is parked no longer, or stalled no longer, out

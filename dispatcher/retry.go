@@ -10,7 +10,7 @@ import (
 // worker.
 func (d *Dispatcher[M]) backoffLocked(t *task[M], worker int) {
 	d.holdLocked(t)
-	d.emitLocked(Retried, t, Event[M]{Worker: worker, Err: t.err})
+	d.emitLocked(Retried, t, worker, t.err)
 	if d.mu.closing || d.mu.stopped != nil {
 		return
 	}
@@ -38,6 +38,7 @@ func (d *Dispatcher[M]) retry(t *task[M], id uint64) {
 	delete(d.mu.backoff, t)
 	d.restartLocked(t)
 	d.signalLocked()
+	d.quietLocked() // it may have to wait for its keys, behind a parked message
 }
 
 // restartLocked makes a message that has its keys ready for another attempt.

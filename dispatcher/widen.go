@@ -28,8 +28,8 @@ func (d *Dispatcher[M]) wider(t *task[M], requests []lockkeys.Request) bool {
 // for the other; when the other does so too, it does not run either, and the
 // earlier one of the two goes first.
 func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request) {
-	later := d.withdrawLocked(t.id)
-	woken := d.mu.set.Remove(&t.place, d.mu.woken[:0])
+	later, woken := d.withdrawLocked(t.id)
+	woken = d.mu.set.Remove(&t.place, woken)
 	t.claim.Add(requests...)
 	t.claim.Add(t.gone()...)
 	if t.extra != nil {
@@ -46,22 +46,26 @@ func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request) {
 		}
 		d.waitLocked(t, at)
 	}
-	d.wakeAllLocked(woken)
+	d.wakeAllLocked(slices.DeleteFunc(woken, func(p *lockkeys.Place[*task[M]]) bool {
+		return !p.Granted() // withdrawn and returned meanwhile
+	}))
 	d.restallLocked()
 }
 
 // withdrawLocked takes the places of waiting messages that arrived after id
-// out of the set, the latest first, so that nothing is granted by it: what
-// could be is behind them and gone already. They stay in the waiting list.
-func (d *Dispatcher[M]) withdrawLocked(id uint64) (withdrawn []*task[M]) {
+// out of the set, the latest first. They stay in the waiting list. As a rule
+// nothing is granted by it, since what could be is behind them and gone
+// already. The exception is an earlier message that widened while they were
+// running in a batch, and that they kept their place before; it is woken.
+func (d *Dispatcher[M]) withdrawLocked(id uint64) (withdrawn []*task[M], woken []*lockkeys.Place[*task[M]]) {
 	for t := d.mu.waiting.last; t != nil && t.id > id; t = t.prev {
 		if t.state == StateWaiting { // not the running rest of a batch
-			d.mu.set.Remove(&t.place, nil)
+			woken = d.mu.set.Remove(&t.place, woken)
 			withdrawn = append(withdrawn, t)
 		}
 	}
 	slices.Reverse(withdrawn)
-	return withdrawn
+	return withdrawn, woken
 }
 
 // returnLocked puts withdrawn messages back in their order and wakes those
@@ -93,7 +97,7 @@ func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	for _, r := range requests {
 		if slices.Contains(keys, r.Key) {
 			t.more().gone = append(t.gone(), r)
-			d.emitLocked(Released, t, Event[M]{Worker: w.index, Key: r.Key})
+			d.emitKeyLocked(Released, t, w.index, r.Key, 0)
 		} else {
 			rest.Add(r)
 		}
@@ -103,7 +107,7 @@ func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	} else {
 		// Shared and exclusive keys under one ancestor: take everything that
 		// waits out, and t, and put t back before the rest.
-		waiting := d.withdrawLocked(0)
+		waiting, _ := d.withdrawLocked(0)
 		d.removeLocked(t)
 		d.mu.set.Add(&t.place, &rest)
 		d.returnLocked(waiting)

@@ -122,6 +122,6 @@ func (d *Dispatcher[M]) startLocked(w *worker[M]) {
 			t.attempts++
 		}
 		d.mu.stats.Started++
-		d.emitLocked(Started, t, Event[M]{Worker: w.index})
+		d.emitLocked(Started, t, w.index, nil)
 	}
 }

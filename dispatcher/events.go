@@ -1,8 +1,11 @@
 package dispatcher
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // maxEvents is how many events may be outstanding before workers wait for the
@@ -35,20 +38,17 @@ func (q *eventQueue[M]) closeLocked() {
 	q.some.Signal()
 }
 
-// emitLocked tells the observer, if there is one, of an event about t. The
-// rest of e is filled in here.
-func (d *Dispatcher[M]) emitLocked(kind EventKind, t *task[M], e Event[M]) {
-	if d.cfg.Observer == nil {
-		return
+// emitLocked tells the observer, if there is one, of an event about t.
+func (d *Dispatcher[M]) emitLocked(kind EventKind, t *task[M], worker int, err error) {
+	if d.cfg.Observer != nil {
+		d.queueEventLocked(t, Event[M]{Kind: kind, Worker: worker, Err: err})
 	}
-	e.Kind, e.Time = kind, time.Now()
-	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
-	e.Claim = append(e.Claim, t.claim.Requests()...)
-	t.more().since = e.Time
-	q := &d.mu.events
-	q.pending = append(q.pending, e)
-	if len(q.pending) == 1 {
-		q.some.Signal()
+}
+
+// emitKeyLocked is emitLocked for an event that is about a key as well.
+func (d *Dispatcher[M]) emitKeyLocked(kind EventKind, t *task[M], worker int, key lockkeys.Key, blocker uint64) {
+	if d.cfg.Observer != nil {
+		d.queueEventLocked(t, Event[M]{Kind: kind, Worker: worker, Key: key, Blocker: blocker})
 	}
 }
 
@@ -57,11 +57,21 @@ func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
 	if d.cfg.Observer == nil {
 		return
 	}
-	e := Event[M]{Worker: -1}
 	if request, by, ok := d.mu.set.Blocker(&t.place); ok {
-		e.Key, e.Blocker = request.Key, by.Owner.id
+		d.emitKeyLocked(Blocked, t, -1, request.Key, by.Owner.id)
 	}
-	d.emitLocked(Blocked, t, e)
+}
+
+func (d *Dispatcher[M]) queueEventLocked(t *task[M], e Event[M]) {
+	e.Time = time.Now()
+	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
+	e.Claim = slices.Clone(t.claim.Requests())
+	t.more().since = e.Time
+	q := &d.mu.events
+	q.pending = append(q.pending, e)
+	if len(q.pending) == 1 {
+		q.some.Signal()
+	}
 }
 
 // observe hands events to the observer until there are no more to come.

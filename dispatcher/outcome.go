@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-
-	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // outcome is what becomes of a message after its handler returned.
 type outcome struct {
-	kind     outcomeKind
-	err      error
-	requests []lockkeys.Request // of widened
+	kind outcomeKind
+	err  error
 }
 
 type outcomeKind uint8
@@ -62,7 +59,7 @@ func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
 	}
 	if widen, ok := errors.AsType[*WidenError](err); ok {
 		if d.wider(t, widen.Requests) {
-			return outcome{kind: widened, requests: widen.Requests}
+			return outcome{kind: widened, err: widen}
 		}
 		err = Permanent(fmt.Errorf("handler asked to widen for keys that its message has: %w", err))
 	}

@@ -19,7 +19,9 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		if i > 0 && o.kind != untouched {
 			d.mu.waiting.remove(t)
 		}
-		t.err = o.err
+		if o.err != nil && o.kind != widened {
+			t.err = o.err
+		}
 		switch o.kind {
 		case ended:
 			d.endLocked(t, w.index, o.err)
@@ -28,8 +30,8 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 			d.backoffLocked(t, w.index)
 		case widened:
 			t.attempts--
-			d.emitLocked(Widened, t, Event[M]{Worker: w.index})
-			d.widenLocked(t, o.requests)
+			d.emitLocked(Widened, t, w.index, nil)
+			d.widenLocked(t, o.err.(*WidenError).Requests)
 		case parked:
 			d.parkLocked(t, w.index)
 		case stopped:
@@ -40,10 +42,9 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 			d.holdLocked(t)
 		case untouched:
 		}
-		w.batch[i] = nil
+		w.batch[i], *o = nil, outcome{}
 	}
 	w.batch, w.results = w.batch[:0], nil
-	clear(w.outcomes)
 	w.outcomes = w.outcomes[:0]
 	d.quietLocked()
 }
@@ -55,7 +56,7 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	} else {
 		d.mu.stats.Failed++
 	}
-	d.emitLocked(Finished, t, Event[M]{Worker: worker, Err: err})
+	d.emitLocked(Finished, t, worker, err)
 	d.leaveSlotLocked(t)
 	d.removeLocked(t)
 	t.reset()

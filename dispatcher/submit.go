@@ -261,6 +261,6 @@ func (d *Dispatcher[M]) takeOverLocked() {
 	for t := at; t != nil; t = t.next {
 		t.state, t.holdsSlot, t.place.Owner = StateQueued, true, t
 		d.mu.stats.Accepted++
-		d.emitLocked(Queued, t, Event[M]{Worker: -1})
+		d.emitLocked(Queued, t, -1, nil)
 	}
 }

@@ -53,7 +53,9 @@ func (c *Claim) Add(requests ...Request) {
 
 // Reset empties the claim and keeps its memory for the next use.
 func (c *Claim) Reset() {
-	clear(c.requests)
+	for i := range c.requests {
+		c.requests[i].Key = Key{}
+	}
 	c.requests, c.sorted = c.requests[:0], 0
 }
 

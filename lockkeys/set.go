@@ -172,9 +172,9 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 		if p.free {
 			s.dequeueAbove(p.steps[i].node)
 		}
+		p.steps[i].node, p.steps[i].place = nil, nil
 	}
 	woken, s.woken = s.woken, nil
-	clear(p.steps)
 	p.steps, p.free = p.steps[:0], false
 	s.evict()
 	return woken

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The quick start in the README is this program, and prints what it says.
+func TestQuickStartIsInTheReadme(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, program, ok := strings.Cut(string(source), "package main\n")
+	require.True(t, ok)
+	require.Contains(t, string(readme), "```go\npackage main\n"+program+"```", "README.md shows main.go as it is")
+
+	out, err := exec.CommandContext(t.Context(), "go", "run", ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "<nil> <nil> 249500 250000\n", string(out))
+	require.Contains(t, string(readme), strings.TrimSpace(string(out)))
+}

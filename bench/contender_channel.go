@@ -126,9 +126,11 @@ func (l *keyLocks) lock(paths []string, held []*keyLock) []*keyLock {
 }
 
 func (l *keyLocks) newLocked(path string) *keyLock {
-	k := new(keyLock)
+	var k *keyLock
 	if n := len(l.free); n > 0 {
 		k, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		k = new(keyLock)
 	}
 	k.key = path
 	l.byKey[path] = k

@@ -6,15 +6,19 @@ replace github.com/interlock-go/interlock => ../
 
 require (
 	github.com/alitto/pond/v2 v2.7.1
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/interlock-go/interlock v0.0.0
 	github.com/panjf2000/ants/v2 v2.12.1
+	github.com/stretchr/testify v1.12.1
 	k8s.io/client-go v0.37.2
+	pgregory.net/rapid v1.3.0
 )
 
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/google/btree v1.1.3 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	k8s.io/apimachinery v0.37.2 // indirect

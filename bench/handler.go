@@ -12,18 +12,19 @@ type Handler func(ctx context.Context, m *Msg) error
 // Work is what a handler does.
 type Work struct {
 	Name string
-	do   func() // nil for nothing
+	do   func(m *Msg) // nil for nothing
 	// onCPU tells that it uses a processor all the while, so that no more of
 	// it can go on at once than there are processors.
 	onCPU bool
 }
 
-// What handlers do.
+// What handlers do: nothing, sleep for as long as the name says, or compute.
 var (
 	Empty     = Work{Name: "empty"}
-	Sleep10us = Work{Name: "10us", do: func() { time.Sleep(10 * time.Microsecond) }}
-	Sleep1ms  = Work{Name: "1ms", do: func() { time.Sleep(time.Millisecond) }}
-	CPU10us   = Work{Name: "cpu-10us", do: func() { spin(spinsFor10us()) }, onCPU: true}
+	Sleep10us = Work{Name: "10us", do: func(*Msg) { time.Sleep(10 * time.Microsecond) }}
+	Sleep1ms  = Work{Name: "1ms", do: func(*Msg) { time.Sleep(time.Millisecond) }}
+	SleepMix  = Work{Name: "1-9ms", do: func(m *Msg) { time.Sleep(time.Duration(1+m.N*7919%9) * time.Millisecond) }}
+	CPU10us   = Work{Name: "cpu-10us", do: func(*Msg) { spin(spinsFor10us()) }, onCPU: true}
 )
 
 // Timed tells whether the handler takes time, which is then recorded.
@@ -40,7 +41,7 @@ func (w Work) handler(start *time.Time, done *sync.WaitGroup) Handler {
 	}
 	return func(_ context.Context, m *Msg) error {
 		m.Start = time.Since(*start)
-		w.do()
+		w.do(m)
 		m.End = time.Since(*start)
 		done.Done()
 		return nil

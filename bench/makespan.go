@@ -25,6 +25,7 @@ func MeasureMakespan(c Case, contender Contender, n int) Makespan {
 	msgs := c.Make(n)
 	rig := NewRig(contender, c.Setup, c.Work, msgs)
 	defer rig.Close()
+	runtime.GC()
 	m := Makespan{Elapsed: rig.Run(n)}
 	var work time.Duration
 	for _, msg := range msgs {
@@ -38,11 +39,14 @@ func MeasureMakespan(c Case, contender Contender, n int) Makespan {
 	return m
 }
 
-// MedianMakespan returns the ratio of the median run of several.
-func MedianMakespan(c Case, contender Contender, runs, n int) float64 {
-	var ratios []float64
+// MedianMakespan returns the ratio in the median run of several, and the
+// nanoseconds for a message.
+func MedianMakespan(c Case, contender Contender, runs, n int) (ratio, ns float64) {
+	var ratios, times []float64
 	for range runs {
-		ratios = append(ratios, MeasureMakespan(c, contender, n).Ratio())
+		m := MeasureMakespan(c, contender, n)
+		ratios = append(ratios, m.Ratio())
+		times = append(times, float64(m.Elapsed)/float64(n))
 	}
-	return median(ratios)
+	return median(ratios), median(times)
 }

@@ -127,11 +127,11 @@ func MeasureBacklogs(rounds int) Growth {
 	})
 }
 
-// backlog returns claims of n messages for 10,000 keys.
+// backlog returns claims of n messages for 1,000 keys.
 func backlog(n int) []lockkeys.Key {
 	keys := make([]lockkeys.Key, n)
 	for i := range keys {
-		k := i * 7919 % 10_000
+		k := i * 7919 % 1000
 		keys[i] = child(lockkeys.Must("client", strconv.Itoa(k/leavesPerOwner)), k%leavesPerOwner)
 	}
 	return keys

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"runtime"
 	"slices"
 	"time"
 )
@@ -8,15 +9,22 @@ import (
 // Result is what rounds found out about one contender, per message.
 type Result struct {
 	Contender string
-	NS        float64 // median
-	Ratio     float64 // median, over rounds, of its time to that of the first contender
 	Allocs    float64
 	Bytes     float64
+	times     []float64 // in nanoseconds, by round
 }
 
+// NS returns the nanoseconds for a message, in the median round.
+func (r Result) NS() float64 { return median(r.times) }
+
+// To returns how many times as long it took as base did in the same round; in
+// the median round.
+func (r Result) To(base Result) float64 { return medianRatio(r.times, base.times) }
+
 // Rounds measures contenders side by side: each round runs all of them once,
-// n messages each, so that a change of the machine's mood hits all alike. A
-// ratio is taken within a round. The first round warms up and is not counted.
+// n messages each, so that a change of the machine's mood hits all alike. The
+// first round warms up and is not counted. Garbage is collected before each
+// run, so that each pays for its own.
 func Rounds(c Case, contenders []Contender, rounds, n int) []Result {
 	msgs := c.Make(streamLen)
 	rigs := make([]*Rig, len(contenders))
@@ -24,34 +32,31 @@ func Rounds(c Case, contenders []Contender, rounds, n int) []Result {
 		rigs[i] = NewRig(contender, c.Setup, c.Work, msgs)
 		defer rigs[i].Close()
 	}
-	times := make([][]float64, len(rigs)) // by contender, then by round
-	heaps := make([]heap, len(rigs))
+	results := make([]Result, len(rigs))
 	for round := range rounds + 1 {
 		for at := range rigs {
 			i := (at + round) % len(rigs)
+			runtime.GC()
 			before := readHeap()
 			elapsed := rigs[i].Run(n)
 			after := readHeap()
-			if round == 0 {
-				continue
+			if round > 0 {
+				results[i].add(float64(n), elapsed, before, after)
 			}
-			times[i] = append(times[i], float64(elapsed)/float64(n))
-			heaps[i].objects += after.objects - before.objects
-			heaps[i].bytes += after.bytes - before.bytes
 		}
 	}
-	results := make([]Result, len(rigs))
-	total := float64(rounds * n)
 	for i, contender := range contenders {
-		results[i] = Result{
-			Contender: contender.Name,
-			NS:        median(times[i]),
-			Ratio:     medianRatio(times[i], times[0]),
-			Allocs:    heaps[i].objects / total,
-			Bytes:     heaps[i].bytes / total,
-		}
+		results[i].Contender = contender.Name
+		results[i].Allocs /= float64(rounds)
+		results[i].Bytes /= float64(rounds)
 	}
 	return results
+}
+
+func (r *Result) add(n float64, elapsed time.Duration, before, after heap) {
+	r.times = append(r.times, float64(elapsed)/n)
+	r.Allocs += (after.objects - before.objects) / n
+	r.Bytes += (after.bytes - before.bytes) / n
 }
 
 // streamLen is how many messages are made for rounds without makespan. They

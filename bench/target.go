@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -45,17 +47,19 @@ type Effort struct {
 
 // Efforts.
 var (
-	Short = Effort{Rounds: 9, Messages: 20_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000}
-	Full  = Effort{Rounds: 15, Messages: 40_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000}
+	Short = Effort{Rounds: 15, Messages: 20_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000}
+	Full  = Effort{Rounds: 15, Messages: 30_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000}
 )
 
-// Targets measures everything that there is a target for.
-func Targets(e Effort) []Target {
+// Targets measures everything that there is a target for, but for the
+// makespan under virtual time, which is given.
+func Targets(e Effort, v Virtual) []Target {
 	var all []Target
 	all = append(all, allocTargets(e)...)
 	all = append(all, peerTargets(e)...)
 	all = append(all, admissionTargets(e)...)
 	all = append(all, makespanTargets(e)...)
+	all = append(all, virtualTargets(v)...)
 	all = append(all, growthTargets(e)...)
 	return append(all, memoryTarget(e))
 }
@@ -87,17 +91,17 @@ func peerTargets(e Effort) (targets []Target) {
 	two := Rounds(NewCase().With("transfer"), []Contender{Floor, LookAhead, HeadOnly}, e.Rounds, e.Messages)
 	ours := of(one, LookAhead)
 	targets = append(targets,
-		atMost("one key, to pool", ours.Ratio, 1.5, "×"),
-		atMost("one key, to pool, head-only", of(one, HeadOnly).Ratio, 1.5, "×"),
-		atMost("one key, to sharded channels", ours.Ratio/of(one, Sharded).Ratio, 1, "×"),
-		atMost("two keys, to pool", of(two, LookAhead).Ratio, 2.5, "×"),
-		atMost("two keys, to pool, head-only", of(two, HeadOnly).Ratio, 2.5, "×"),
+		atMost("one key, to pool", ours.To(of(one, Floor)), 1.5, "×"),
+		atMost("one key, to pool, head-only", of(one, HeadOnly).To(of(one, Floor)), 1.5, "×"),
+		atMost("one key, to sharded channels", ours.To(of(one, Sharded)), 1, "×"),
+		atMost("two keys, to pool", of(two, LookAhead).To(of(two, Floor)), 2.5, "×"),
+		atMost("two keys, to pool, head-only", of(two, HeadOnly).To(of(two, Floor)), 2.5, "×"),
 	)
 	for _, peer := range []struct {
 		Contender
 		times float64
 	}{{Workqueue, 2}, {WorkqueueByKey, 2}, {Ants, 4}, {PondSubmit, 4}, {PondGo, 4}} {
-		targets = append(targets, atLeast(peer.Name+", to ours", of(one, peer.Contender).Ratio/ours.Ratio, peer.times, "×"))
+		targets = append(targets, atLeast(peer.Name+", to ours", of(one, peer.Contender).To(ours), peer.times, "×"))
 	}
 	return targets
 }
@@ -137,7 +141,7 @@ func makespanTargets(e Effort) (targets []Target) {
 			c := NewCase().With(workload)
 			c.Workers, c.Work = workers, Sleep1ms
 			for _, contender := range []Contender{LookAhead, HeadOnly} {
-				r := MedianMakespan(c, contender, e.Runs, e.TimedMsgs)
+				r, _ := MedianMakespan(c, contender, e.Runs, e.TimedMsgs)
 				if r > worst[contender.Name] {
 					worst[contender.Name], at[contender.Name] = r, workload
 				}
@@ -146,6 +150,17 @@ func makespanTargets(e Effort) (targets []Target) {
 		t := atMost(fmt.Sprintf("makespan, 1 ms, workers=%d, worst of %d workloads", workers, len(Workloads)),
 			worst[LookAhead.Name], makespanLimit(workers), "×")
 		t.Measured += fmt.Sprintf(" (%s; head-only %.2f, %s)", at[LookAhead.Name], worst[HeadOnly.Name], at[HeadOnly.Name])
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+// virtualTargets: the same of the schedule alone, exactly.
+func virtualTargets(v Virtual) (targets []Target) {
+	for _, workers := range slices.Sorted(maps.Keys(v.Worst)) {
+		worst := v.Worst[workers]
+		t := atMost(fmt.Sprintf("makespan, virtual time, workers=%d, worst workload", workers), worst.LookAhead, makespanLimit(workers), "×")
+		t.Measured += fmt.Sprintf(" (head-only %.2f)", worst.HeadOnly)
 		targets = append(targets, t)
 	}
 	return targets

@@ -14,6 +14,7 @@ import (
 // Msg is one message, made before the clock starts and given to every
 // contender alike. It names its resources in both forms that are in use.
 type Msg struct {
+	N     int            // its place in the stream
 	Keys  []lockkeys.Key // as Interlock takes them
 	Paths []string       // the same, as the others take them
 
@@ -70,6 +71,7 @@ func (s Stream) Make(n int) []*Msg {
 		default:
 			msgs[i] = message(leaf(k))
 		}
+		msgs[i].N = i
 	}
 	return msgs
 }

@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTargetLines(t *testing.T) {
+	var text strings.Builder
+	require.NoError(t, WriteTargets(&text, []Target{
+		atMost("cost", 1.234, 1.5, "×"),
+		atLeast("a peer's cost", 1.2, 2, "×"),
+	}))
+	require.Equal(t, strings.Join([]string{
+		"cost           1.23 ×  ≤ 1.50 ×  met",
+		"a peer's cost  1.20 ×  ≥ 2.00 ×  missed",
+		"",
+	}, "\n"), text.String())
+}
+
+func TestFunctionGroups(t *testing.T) {
+	const set = "github.com/interlock-go/interlock/lockkeys.(*Set[*github.com/interlock-go/interlock/dispatcher.task[go.shape.*uint8]]).Add"
+	for _, test := range []struct {
+		group string
+		stack []string // innermost first
+	}{
+		{"mutex", []string{"runtime.futex", "runtime.semawakeup", "internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock", "dispatcher.(*worker).next"}},
+		{"set: add, remove", []string{"cmpbody", set, "dispatcher.(*Dispatcher).admitLocked"}},
+		{"allocation, collection", []string{"runtime.nextFreeFast", "runtime.mallocgc", set}},
+		{"handler call", []string{"sync/atomic.(*Uint64).Add", "sync.(*WaitGroup).Done", "bench.Work.handler.func1"}},
+		{"scheduler", []string{"runtime.futex", "runtime.notesleep", "runtime.findRunnable", "runtime.schedule", "runtime.park_m", "runtime.mcall"}},
+		{"other", []string{"main.main"}},
+	} {
+		require.Equal(t, test.group, groupOf(test.stack), "%v", test.stack)
+	}
+	require.Equal(t, "lockkeys.(*Set).Add", shortName(set))
+}
+
+func TestVirtualRows(t *testing.T) {
+	v := Virtual{Worst: make(map[int]VirtualWorst)}
+	require.NoError(t, v.learn("| uniform | 10 | 1ms | 8 | 1.006 | 2.220 | 2.4 |"))
+	require.NoError(t, v.learn("| hot-20 | 10 | 1ms | 8 | 1.010 | 1.220 | 2.4 |"))
+	require.Equal(t, map[int]VirtualWorst{8: {1.010, 2.220}}, v.Worst)
+	require.Error(t, v.learn("| hot-20 | 10 |"))
+	require.Error(t, v.learn("| hot-20 | 10 | 1ms | 8 | fast | 1.220 | 2.4 |"))
+}
+
+func TestCasesAreDifferent(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range Cases() {
+		require.False(t, seen[c.String()], c.String())
+		seen[c.String()] = true
+	}
+}

@@ -11,10 +11,10 @@ import (
 )
 
 func TestEveryMessageIsHandledOnce(t *testing.T) {
-	const n = 3000
+	const n = 2000
 	for _, contender := range Contenders {
 		for _, workload := range Workloads {
-			for _, workers := range []int{1, 8, 1024} {
+			for _, workers := range []int{1, 8, 128} {
 				c := NewCase().With(workload)
 				c.Workers = workers
 				handled := make([]atomic.Int32, n)
@@ -93,6 +93,6 @@ func TestMedian(t *testing.T) {
 }
 
 func TestNothingStaysOfKeys(t *testing.T) {
-	m := MeasureMemory(200_000)
+	m := MeasureMemory(100_000)
 	require.Less(t, m.After-m.Before, 4.0, "MB")
 }

@@ -13,13 +13,13 @@ import (
 //
 // The rows of the table go into RESULTS.md.
 func TestVirtualMakespan(t *testing.T) {
-	const n = 4000
+	const n = 2000
 	out := t.Output()
 	fmt.Fprintln(out, "| workload | keys | handler | workers | look-ahead | head-only | sharded |")
 	fmt.Fprintln(out, "| --- | ---: | --- | ---: | ---: | ---: | ---: |")
 	for _, work := range []Work{Sleep1ms, SleepMix} {
 		for _, workers := range []int{8, 32} {
-			for _, c := range MakespanCases(work, workers, 10, 100, 1000, 1_000_000) {
+			for _, c := range MakespanCases(work, workers, 10, 100, 1000, 100_000) {
 				virtualMakespan(t, out, c, n)
 			}
 		}

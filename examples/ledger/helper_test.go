@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/report"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what a run of the program left.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// ledger runs the program.
+func ledger(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// messages is a source of the messages in a slice.
+type messages []*book.Message
+
+func (ms *messages) Next() (feed.Item, error) {
+	if len(*ms) == 0 {
+		return feed.Item{}, io.EOF
+	}
+	m := (*ms)[0]
+	*ms = (*ms)[1:]
+	return feed.Item{Message: m}, nil
+}
+
+// setup is a way to run messages.
+type setup struct {
+	db      string // "memory", or "" for SQLite
+	workers int
+	policy  dispatcher.Policy
+}
+
+func (s setup) String() string {
+	db := s.db
+	if db == "" {
+		db = "sqlite"
+	}
+	return db + "/" + s.policy.String() + "/" + strconv.Itoa(s.workers)
+}
+
+// setups are the ways to run each data set.
+func setups() (list []setup) {
+	for _, policy := range []dispatcher.Policy{dispatcher.LookAhead(4096), dispatcher.HeadOnly()} {
+		for _, workers := range []int{1, 2, 8, 64} {
+			list = append(list, setup{"memory", workers, policy})
+		}
+	}
+	return append(list, setup{"", 64, dispatcher.LookAhead(4096)})
+}
+
+// replayAll runs messages and returns the summary, of which the checks are for
+// the caller to look at.
+func replayAll(t *testing.T, how setup, ms []*book.Message) *report.Summary {
+	t.Helper()
+	o := &options{db: how.db, workers: how.workers, policy: how.policy}
+	ctx := context.Background()
+	s, err := o.begin(ctx, io.Discard, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.close()) }()
+	s.rejects.path = filepath.Join(t.TempDir(), "rejects.ndjson")
+	summary := &report.Summary{}
+	source := messages(ms)
+	summary.Failure = s.readAll(ctx, &source, summary)
+	_, err = s.conclude(ctx, io.Discard, summary)
+	require.NoError(t, err)
+	return summary
+}
+
+// requireGood fails unless every check of a run holds.
+func requireGood(t *testing.T, s *report.Summary) {
+	t.Helper()
+	for _, c := range s.Checks() {
+		require.True(t, c.OK, "%s %v %+v", c.Text, c.More, s.Audit.Outcomes.Reasons())
+	}
+}
+
+// own and subtree look up final balances; what is not there is zero.
+type finals map[book.Holding]report.Balance
+
+func finalsOf(balances []report.Balance) finals {
+	f := finals{}
+	for _, b := range balances {
+		f[book.Holding{Account: b.Account, Commodity: b.Commodity}] = b
+	}
+	return f
+}
+
+// holdings reduces balances to those that are not zero, for comparison.
+type holdings map[book.Holding]string
+
+func (h holdings) set(account string, commodity book.Commodity, amount decimal.Decimal) {
+	if !amount.IsZero() {
+		h[book.Holding{Account: book.Account(account), Commodity: commodity}] = amount.String()
+	}
+}
+
+func ownOf(balances []report.Balance) holdings {
+	h := holdings{}
+	for _, b := range balances {
+		h.set(string(b.Account), b.Commodity, b.Own)
+	}
+	return h
+}
+
+func subtreesOf(balances []report.Balance) holdings {
+	h := holdings{}
+	for _, b := range balances {
+		h.set(string(b.Account), b.Commodity, b.Subtree)
+	}
+	return h
+}
+
+// dataFile returns the path of a file of the data sets, which lie beside the
+// repository.
+func dataFile(t testing.TB, name ...string) string {
+	t.Helper()
+	root := filepath.Join("..", "..", "..", "shared", "data")
+	if _, err := os.Stat(root); err != nil {
+		t.Skipf("the data sets are not here (%s): nothing to compare with", root)
+	}
+	return filepath.Join(append([]string{root}, name...)...)
+}
+
+// table is a CSV file with a header.
+type table struct {
+	columns map[string]int
+	rows    [][]string
+}
+
+func readTable(t testing.TB, name ...string) table {
+	t.Helper()
+	f, err := os.Open(dataFile(t, name...))
+	require.NoError(t, err)
+	defer f.Close()
+	return parseTable(t, f)
+}
+
+func parseTable(t testing.TB, r io.Reader) table {
+	t.Helper()
+	rows, err := csv.NewReader(r).ReadAll()
+	require.NoError(t, err)
+	require.NotEmpty(t, rows)
+	tab := table{map[string]int{}, rows[1:]}
+	for i, name := range rows[0] {
+		tab.columns[name] = i
+	}
+	return tab
+}
+
+func (tab table) get(row []string, column string) string { return row[tab.columns[column]] }
+
+// each calls f for every row, with a function that gives a column.
+func (tab table) each(f func(get func(column string) string)) {
+	for _, row := range tab.rows {
+		f(func(column string) string { return tab.get(row, column) })
+	}
+}
+
+func amountOf(t testing.TB, text string) decimal.Decimal {
+	t.Helper()
+	a, err := book.ParseAmount(strings.TrimSpace(text))
+	require.NoError(t, err)
+	return a.Decimal
+}
+
+// Amounts as the tools print them, with the commodity before or behind.
+var (
+	prefixed = regexp.MustCompile(`^"?([^-0-9."]*?)"? ?(-?[0-9]+(?:\.[0-9]+)?)$`)
+	suffixed = regexp.MustCompile(`^(-?[0-9]+(?:\.[0-9]+)?) ?"?([^0-9]*?)"?$`)
+	negative = regexp.MustCompile(`^-([^-0-9."]+?) ?([0-9]+(?:\.[0-9]+)?)$`)
+)
+
+// parseMixed reads a balance of several commodities as hledger prints it:
+// "$0.01, -2.482278 AAAAA".
+func parseMixed(t testing.TB, text string) map[book.Commodity]decimal.Decimal {
+	t.Helper()
+	mixed := map[book.Commodity]decimal.Decimal{}
+	for part := range strings.SplitSeq(text, ", ") {
+		var commodity, amount string
+		if m := prefixed.FindStringSubmatch(part); m != nil {
+			commodity, amount = m[1], m[2]
+		} else if m := suffixed.FindStringSubmatch(part); m != nil {
+			amount, commodity = m[1], m[2]
+		} else if m := negative.FindStringSubmatch(part); m != nil {
+			commodity, amount = m[1], "-"+m[2]
+		} else {
+			require.Fail(t, "not an amount", "%q in %q", part, text)
+		}
+		mixed[book.Commodity(commodity)] = amountOf(t, amount)
+	}
+	return mixed
+}

@@ -17,15 +17,34 @@ func (d *Dispatcher[M]) takeLocked() *task[M] {
 		if len(d.mu.ready) > 0 {
 			return heap.Pop(&d.mu.ready).(*task[M])
 		}
-		if d.mu.queue.first == nil {
-			d.takeOverLocked()
-			continue
-		}
-		if t := d.mu.queue.pop(); d.admitLocked(t) {
+		if t := d.nextLocked(); t != nil && d.admitLocked(t) {
 			return t
 		}
 	}
 	return nil
+}
+
+// nextLocked takes the next message out of the queue, if there is one.
+func (d *Dispatcher[M]) nextLocked() *task[M] {
+	a, id := d.intake.take()
+	if a == nil {
+		return nil
+	}
+	t := d.mu.spare
+	if t != nil {
+		d.mu.spare, t.next = t.next, nil
+		d.mu.spares--
+	} else {
+		t = new(task[M])
+		t.place.Owner = t
+	}
+	t.id, t.msg, t.done, t.size, t.holdsSlot = id, a.msg, a.done, a.size, true
+	t.claim.Copy(&a.claim)
+	if a.rare != nil {
+		t.more().ticket, t.extra.keyErr = a.rare.ticket, a.rare.keyErr
+	}
+	a.reset()
+	return t
 }
 
 // admitLocked considers a message from the queue: it takes its keys, all of
@@ -95,13 +114,11 @@ func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 			return
 		}
 		looks--
-		if d.mu.queue.first == nil {
-			d.takeOverLocked()
-		}
-		if d.mu.queue.first == nil {
+		next := d.nextLocked()
+		if next == nil {
 			return
 		}
-		if next := d.mu.queue.pop(); d.admitLocked(next) {
+		if d.admitLocked(next) {
 			d.readyLocked(next)
 		}
 	}

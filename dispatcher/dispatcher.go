@@ -39,9 +39,10 @@ import (
 // worker sees the message, or the submitter sees that it must take the mutex
 // and signal.
 type Dispatcher[M any] struct {
-	cfg    Config[M] // with defaults
-	window int       // of its policy
-	intake *intake[M]
+	cfg      Config[M] // with defaults
+	window   int       // of its policy
+	intake   *intake[M]
+	arrivals sync.Pool // of *[1]arrival
 
 	// The context of all handlers, ended near the deadline of a shutdown.
 	work       context.Context
@@ -61,8 +62,7 @@ type Dispatcher[M any] struct {
 		sync.Mutex
 		work sync.Cond // idle workers wait here
 
-		queue fifo[M] // taken over from the intake and not considered yet
-		// Ended tasks on their way back to the intake, linked by next.
+		// Ended tasks for their next use, linked by next.
 		spare  *task[M]
 		spares int
 		left   slots // on their way back to the intake
@@ -79,8 +79,6 @@ type Dispatcher[M any] struct {
 		// behind a parked one exactly if it conflicts with one of these.
 		closed lockkeys.Set[*task[M]]
 
-		idle     int // workers waiting for work
-		waking   bool
 		gone     int   // workers that have ended
 		closing  bool  // Shutdown was called: nothing starts any more
 		reported bool  // and has told what it left
@@ -104,6 +102,7 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
 	d.intake = newIntake[M](d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
+	d.arrivals.New = func() any { return new([1]arrival[M]) }
 	d.mu.work.L = &d.mu.Mutex
 	d.mu.backoff = make(map[*task[M]]struct{})
 	d.mu.parked = make(map[uint64]*task[M])
@@ -133,7 +132,7 @@ func (d *Dispatcher[M]) canStartLocked() bool {
 	if len(d.mu.ready) > 0 {
 		return true
 	}
-	return d.mu.looking <= d.window && (d.mu.queue.first != nil || d.intake.some.Load())
+	return d.mu.looking <= d.window && !d.intake.empty()
 }
 
 // signalLocked keeps the rule of "Waking workers".

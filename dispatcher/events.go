@@ -62,12 +62,22 @@ func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
 	}
 }
 
+// emitQueuedLocked tells the observer of a message that was accepted.
+func (d *Dispatcher[M]) emitQueuedLocked(a *arrival[M], id uint64) {
+	d.mu.events.pushLocked(Event[M]{
+		Kind: Queued, Time: time.Now(), ID: id, Message: a.msg, Claim: slices.Clone(a.claim.Requests()), Worker: -1,
+	})
+}
+
 func (d *Dispatcher[M]) queueEventLocked(t *task[M], e Event[M]) {
 	e.Time = time.Now()
 	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
 	e.Claim = slices.Clone(t.claim.Requests())
 	t.more().since = e.Time
-	q := &d.mu.events
+	d.mu.events.pushLocked(e)
+}
+
+func (q *eventQueue[M]) pushLocked(e Event[M]) {
 	q.pending = append(q.pending, e)
 	if len(q.pending) == 1 {
 		q.some.Signal()

@@ -6,13 +6,16 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// intake is the way in. It bounds what is pending by count and, optionally, by
-// bytes, gives every accepted message its arrival number, and keeps it until
-// a worker takes all of them over into Dispatcher.mu.queue. It has a mutex of
-// its own, held for a few instructions at a time, so that submitters and
-// workers do not wait for each other. Where both mutexes are needed,
+// intake is the way in, a bounded queue: submitters put arrivals in, workers
+// take them out in the same order. It bounds what is pending by count and,
+// optionally, by bytes. It has a mutex of its own, held for a few instructions
+// at a time, so that submitters and workers do not wait for each other; and
+// arrivals lie one after the other in memory, so that the processor that takes
+// them out does not wait for each. Where both mutexes are needed,
 // Dispatcher.mu is taken first.
 //
 // A message that is pending has a slot. Slots come back in batches of an
@@ -24,16 +27,24 @@ import (
 type intake[M any] struct {
 	maxCount, maxBytes int64 // maxBytes is 0 for no bound
 	batch              int64
-
-	spares sync.Pool   // of *task, the first of some linked by next
-	some   atomic.Bool // there are accepted messages; changed under mu
+	chunks             sync.Pool // of *chunk
 
 	mu struct {
 		sync.Mutex
-		taken    slots
-		lastID   uint64
-		accepted fifo[M]
-		refused  error // why nothing is accepted any more, or nil
+		taken   slots
+		lastID  uint64    // of the last arrival; they are counted from 1
+		tail    *chunk[M] // where arrivals go, and how many
+		filled  int       // it has
+		refused error     // why nothing is accepted any more, or nil
+	}
+	some atomic.Bool // there are arrivals after out.known; changed under mu
+
+	// The side of the workers, guarded by Dispatcher.mu.
+	out struct {
+		head  *chunk[M] // where the next arrival is, and at
+		index int       // which index
+		id    uint64    // of the last arrival taken out
+		known uint64    // arrivals up to this one can be taken out without mu
 	}
 
 	// Who has to wait goes through the turnstile one by one, and out of it
@@ -45,58 +56,87 @@ type intake[M any] struct {
 	closed    context.Context // ends when nothing is accepted any more
 }
 
+// arrival is a message with its keys, as a submitter hands it in.
+type arrival[M any] struct {
+	msg   M
+	claim lockkeys.Claim
+	size  int64
+	done  func(m M, err error)
+	rare  *rare // mostly nil
+}
+
+// rare is what few arrivals have.
+type rare struct {
+	ticket *Ticket
+	keyErr error // the key function failed
+}
+
+// set makes a a copy of b.
+func (a *arrival[M]) set(b *arrival[M]) {
+	a.msg, a.size, a.done, a.rare = b.msg, b.size, b.done, b.rare
+	a.claim.Copy(&b.claim)
+}
+
+// reset clears a for its next use, keeping memory.
+func (a *arrival[M]) reset() {
+	var none M
+	a.msg, a.done, a.rare = none, nil, nil
+	a.claim.Reset()
+}
+
+// chunk is a piece of the queue.
+type chunk[M any] struct {
+	arrivals [chunkSize]arrival[M]
+	next     *chunk[M]
+}
+
+const chunkSize = 64
+
 // slots is a number of slots and the sum of the sizes of their messages.
 type slots struct{ count, bytes int64 }
 
 func newIntake[M any](closed context.Context, maxCount int, maxBytes int64) *intake[M] {
-	batch := min(int64(maxCount)/8, 32)
-	if maxBytes > 0 {
-		batch = 1
-	}
-	return &intake[M]{
-		maxCount: int64(maxCount), maxBytes: maxBytes, batch: batch,
+	in := &intake[M]{
+		maxCount: int64(maxCount), maxBytes: maxBytes, batch: min(int64(maxCount)/8, 32),
 		turnstile: semaphore.NewWeighted(1), freed: make(chan struct{}, 1), closed: closed,
 	}
+	if maxBytes > 0 {
+		in.batch = 1
+	}
+	in.mu.tail = new(chunk[M])
+	in.out.head = in.mu.tail
+	return in
 }
 
-// spareTask returns a task for a new message.
-func (in *intake[M]) spareTask() *task[M] {
-	t, ok := in.spares.Get().(*task[M])
-	if !ok {
-		return new(task[M])
-	}
-	if t.next != nil {
-		in.spares.Put(t.next)
-		t.next = nil
-	}
-	return t
-}
-
-// accept takes in tasks from the front of l as long as there are slots, which
-// there are for nobody while others wait, unless it is the caller's turn. The
-// error is why nothing is accepted any more.
-func (in *intake[M]) accept(l *fifo[M], turn bool) (n int, err error) {
+// accept takes in arrivals, from the first on, as long as there are slots;
+// which there are for nobody while others wait, unless it is the caller's
+// turn. It returns how many, and the number of the last. The error is why
+// nothing is accepted any more.
+func (in *intake[M]) accept(arrivals []arrival[M], turn bool) (n int, last uint64, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.refused != nil {
-		return 0, in.mu.refused
+		return 0, 0, in.mu.refused
 	}
 	if !turn && in.waiting.Load() > 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
-	for t := l.first; t != nil && in.room(t.size); t = l.first {
-		l.pop()
-		in.mu.taken.count++
-		in.mu.taken.bytes += t.size
+	for n < len(arrivals) && in.room(arrivals[n].size) {
+		if in.mu.filled == chunkSize {
+			in.extend()
+		}
+		a := &in.mu.tail.arrivals[in.mu.filled]
+		a.set(&arrivals[n])
+		in.mu.filled++
 		in.mu.lastID++
-		t.id = in.mu.lastID
-		in.mu.accepted.push(t)
+		in.mu.taken.count++
+		in.mu.taken.bytes += a.size
 		n++
 	}
-	if n > 0 {
+	if n > 0 && !in.some.Load() {
 		in.some.Store(true)
 	}
-	return n, nil
+	return n, in.mu.lastID, nil
 }
 
 // room tells whether there is a slot for a message of this size. It needs mu.
@@ -105,12 +145,50 @@ func (in *intake[M]) room(size int64) bool {
 	return taken.count < in.maxCount && (in.maxBytes == 0 || taken.bytes+size <= in.maxBytes)
 }
 
-// takeOver moves what has been accepted to the end of queue.
-func (in *intake[M]) takeOver(queue *fifo[M]) {
+// extend appends an empty chunk. It needs mu.
+func (in *intake[M]) extend() {
+	c, ok := in.chunks.Get().(*chunk[M])
+	if !ok {
+		c = new(chunk[M])
+	}
+	in.mu.tail.next = c
+	in.mu.tail, in.mu.filled = c, 0
+}
+
+// take takes the next arrival out, and returns nil if there is none. It may
+// be used until the next call.
+func (in *intake[M]) take() (a *arrival[M], id uint64) {
+	out := &in.out
+	if out.id == out.known {
+		in.mu.Lock()
+		out.known = in.mu.lastID
+		in.some.Store(false)
+		in.mu.Unlock()
+		if out.id == out.known {
+			return nil, 0
+		}
+	}
+	if out.index == chunkSize {
+		c := out.head
+		out.head, out.index = c.next, 0
+		c.next = nil
+		in.chunks.Put(c)
+	}
+	a = &out.head.arrivals[out.index]
+	out.index++
+	out.id++
+	return a, out.id
+}
+
+// empty tells whether there is nothing to take out. It needs Dispatcher.mu.
+func (in *intake[M]) empty() bool { return in.out.id == in.out.known && !in.some.Load() }
+
+// counts returns how many messages were ever accepted, and how many of them
+// have not been taken out. It needs Dispatcher.mu.
+func (in *intake[M]) counts() (accepted uint64, queued int) {
 	in.mu.Lock()
-	queue.append(&in.mu.accepted)
-	in.some.Store(false)
-	in.mu.Unlock()
+	defer in.mu.Unlock()
+	return in.mu.lastID, int(in.mu.lastID - in.out.id)
 }
 
 // giveBack gives slots back and empties s.

@@ -63,15 +63,14 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	d.reuseLocked(t)
 }
 
-// spareBatch is how many ended tasks go back to the intake at a time.
-const spareBatch = 32
+// maxSpares bounds the tasks kept for their next use.
+const maxSpares = 1024
 
-// reuseLocked hands a task that was reset to the intake for its next use.
+// reuseLocked keeps a task that was reset for its next use.
 func (d *Dispatcher[M]) reuseLocked(t *task[M]) {
-	t.next, d.mu.spare = d.mu.spare, t
-	if d.mu.spares++; d.mu.spares == spareBatch {
-		d.intake.spares.Put(t)
-		d.mu.spare, d.mu.spares = nil, 0
+	if d.mu.spares < maxSpares {
+		d.mu.spares++
+		t.next, d.mu.spare = d.mu.spare, t
 	}
 }
 

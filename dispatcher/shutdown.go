@@ -146,7 +146,6 @@ func (d *Dispatcher[M]) abandonLate() {
 // takeLeftLocked takes over what has not ended and does not run, in order of
 // arrival.
 func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
-	d.takeOverLocked()
 	for t := d.mu.waiting.first; t != nil; {
 		next := t.next
 		if t.state == StateWaiting { // not the running rest of a batch
@@ -166,7 +165,8 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	}
 	clear(d.mu.parked)
 	slices.SortFunc(left, func(a, b *task[M]) int { return cmp.Compare(a.id, b.id) })
-	for t := d.mu.queue.pop(); t != nil; t = d.mu.queue.pop() {
+	for t := d.nextLocked(); t != nil; t = d.nextLocked() {
+		t.state = StateQueued
 		left = append(left, t)
 	}
 	return left
@@ -235,7 +235,7 @@ func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 // isQuietLocked tells whether nothing is left but what is parked, or behind
 // that.
 func (d *Dispatcher[M]) isQuietLocked() bool {
-	if d.mu.looking > 0 || len(d.mu.ready) > 0 || d.mu.queue.len > 0 || d.intake.some.Load() || len(d.mu.backoff) > 0 {
+	if d.mu.looking > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 {
 		return false
 	}
 	return d.runningLocked() == 0

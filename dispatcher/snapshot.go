@@ -30,9 +30,8 @@ type Stats struct {
 func (d *Dispatcher[M]) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.takeOverLocked()
 	s := d.mu.stats
-	s.Queued = d.mu.queue.len
+	s.Accepted, s.Queued = d.intake.counts()
 	s.Waiting = d.mu.looking
 	s.Ready = len(d.mu.ready)
 	s.Running = d.runningLocked()
@@ -85,8 +84,8 @@ type MessageInfo[M any] struct {
 func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.takeOverLocked()
-	s := Snapshot[M]{Queued: d.mu.queue.len}
+	_, queued := d.intake.counts()
+	s := Snapshot[M]{Queued: queued}
 	add := func(t *task[M], worker int) {
 		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, time.Time{}, 0, lockkeys.Request{}, t.stalled}
 		if t.extra != nil {

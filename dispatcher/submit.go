@@ -27,18 +27,21 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 // Otherwise it was not: the error is that of ctx if it ended while waiting,
 // [ErrClosed], [ErrTooLarge], [ErrNested], or one that wraps [ErrStopped].
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
-	_, err := d.submit(ctx, d.newTasks(m, opts))
+	one := d.newArrival(m, opts)
+	_, err := d.submit(ctx, one[:])
+	d.freeArrival(one)
 	return err
 }
 
 // TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull]
 // where that would wait.
 func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
-	l := d.newTasks(m, opts)
-	if err := d.tooLarge(l.first); err != nil {
+	one := d.newArrival(m, opts)
+	defer d.freeArrival(one)
+	if err := d.tooLarge(&one[0]); err != nil {
 		return err
 	}
-	n, err := d.tryAccept(&l)
+	n, err := d.tryAccept(one[:])
 	if err == nil && n == 0 {
 		err = ErrFull
 	}
@@ -50,11 +53,11 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 // returns how many were accepted, from the first on; if that is not all of
 // them, the error is that of [Dispatcher.Submit] for the next one.
 func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
-	var l fifo[M]
-	for _, m := range ms {
-		l.push(d.newTask(m, opts))
+	arrivals := make([]arrival[M], len(ms))
+	for i, m := range ms {
+		d.fill(&arrivals[i], m, opts)
 	}
-	return d.submit(ctx, l)
+	return d.submit(ctx, arrivals)
 }
 
 // Do submits m and waits for its result. If ctx ends first, Do returns its
@@ -75,10 +78,11 @@ func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 // Go submits m and returns a ticket to wait for its result. The errors are
 // those of Submit.
 func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
-	l := d.newTasks(m, opts)
+	one := d.newArrival(m, opts)
+	defer d.freeArrival(one)
 	ticket := &Ticket{done: make(chan struct{})}
-	l.first.more().ticket = ticket
-	if _, err := d.submit(ctx, l); err != nil {
+	one[0].more().ticket = ticket
+	if _, err := d.submit(ctx, one[:]); err != nil {
 		return nil, err
 	}
 	return ticket, nil
@@ -114,63 +118,74 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// newTask makes the task of a message that is not accepted yet, with its keys.
-func (d *Dispatcher[M]) newTask(m M, opts []SubmitOption[M]) *task[M] {
-	t := d.intake.spareTask()
-	t.msg = m
+// newArrival makes the arrival of a submission of one.
+func (d *Dispatcher[M]) newArrival(m M, opts []SubmitOption[M]) *[1]arrival[M] {
+	one := d.arrivals.Get().(*[1]arrival[M])
+	d.fill(&one[0], m, opts)
+	return one
+}
+
+func (d *Dispatcher[M]) freeArrival(one *[1]arrival[M]) {
+	one[0].reset()
+	d.arrivals.Put(one)
+}
+
+// fill makes a the arrival of m, with its keys.
+func (d *Dispatcher[M]) fill(a *arrival[M], m M, opts []SubmitOption[M]) {
+	a.msg = m
 	for _, o := range opts {
-		t.done = o.done
+		a.done = o.done
 	}
 	if d.cfg.Size != nil {
-		t.size = max(d.cfg.Size(m), 0)
+		a.size = max(d.cfg.Size(m), 0)
 	}
-	if err := d.deriveKeys(t); err != nil {
-		t.claim.Reset()
-		t.more().keyErr = &KeyFuncError{err}
+	if err := d.deriveKeys(a); err != nil {
+		a.claim.Reset()
+		a.more().keyErr = &KeyFuncError{err}
 	}
-	t.claim.Requests() // normalised here, outside the mutex
-	return t
 }
 
-// newTasks is newTask for a submission of one.
-func (d *Dispatcher[M]) newTasks(m M, opts []SubmitOption[M]) (l fifo[M]) {
-	l.push(d.newTask(m, opts))
-	return l
+func (a *arrival[M]) more() *rare {
+	if a.rare == nil {
+		a.rare = new(rare)
+	}
+	return a.rare
 }
 
-func (d *Dispatcher[M]) deriveKeys(t *task[M]) (err error) {
+func (d *Dispatcher[M]) deriveKeys(a *arrival[M]) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack()}
 		}
 	}()
-	return d.cfg.Keys(t.msg, &t.claim)
+	return d.cfg.Keys(a.msg, &a.claim)
 }
 
-func (d *Dispatcher[M]) tooLarge(t *task[M]) error {
-	if d.cfg.MaxPendingBytes > 0 && t.size > d.cfg.MaxPendingBytes {
+func (d *Dispatcher[M]) tooLarge(a *arrival[M]) error {
+	if d.cfg.MaxPendingBytes > 0 && a.size > d.cfg.MaxPendingBytes {
 		return ErrTooLarge
 	}
 	return nil
 }
 
-// submit accepts the tasks of l in their order, waiting for slots if need be,
-// and returns how many it has accepted. What comes before one that is too
-// large is accepted.
-func (d *Dispatcher[M]) submit(ctx context.Context, l fifo[M]) (accepted int, err error) {
+// submit accepts arrivals in their order, waiting for slots if need be, and
+// returns how many it has accepted. What comes before one that is too large is
+// accepted.
+func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
 	var large error
-	for t := l.first; t != nil && large == nil; t = t.next {
-		if large = d.tooLarge(t); large != nil {
-			l.cutBefore(t)
+	for i := range arrivals {
+		if large = d.tooLarge(&arrivals[i]); large != nil {
+			arrivals = arrivals[:i]
+			break
 		}
 	}
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	accepted, err = d.tryAccept(&l)
-	if err == nil && l.first != nil {
+	accepted, err = d.tryAccept(arrivals)
+	if err == nil && accepted < len(arrivals) {
 		var n int
-		n, err = d.acceptInTurn(ctx, &l)
+		n, err = d.acceptInTurn(ctx, arrivals[accepted:])
 		accepted += n
 	}
 	if err == nil {
@@ -179,9 +194,9 @@ func (d *Dispatcher[M]) submit(ctx context.Context, l fifo[M]) (accepted int, er
 	return accepted, err
 }
 
-// acceptInTurn accepts the tasks of l, waiting for slots in turn with others
-// that wait.
-func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, l *fifo[M]) (accepted int, err error) {
+// acceptInTurn accepts arrivals, waiting for slots in turn with others that
+// wait.
+func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
 	if within(ctx, d) {
 		return 0, ErrNested
 	}
@@ -191,9 +206,9 @@ func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, l *fifo[M]) (accepted 
 	defer d.intake.leaveTurnstile()
 	d.giveBackSlots()
 	for {
-		n, err := d.accept(l, true)
+		n, err := d.accept(arrivals[accepted:], true)
 		accepted += n
-		if err != nil || l.first == nil {
+		if err != nil || accepted == len(arrivals) {
 			return accepted, err
 		}
 		if err := d.intake.awaitFreed(ctx); err != nil {
@@ -202,13 +217,13 @@ func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, l *fifo[M]) (accepted 
 	}
 }
 
-// tryAccept accepts tasks from the front of l as long as there are slots, be
-// they on their way back.
-func (d *Dispatcher[M]) tryAccept(l *fifo[M]) (accepted int, err error) {
-	accepted, err = d.accept(l, false)
-	if err == nil && l.first != nil && d.giveBackSlots() {
+// tryAccept accepts arrivals, from the first on, as long as there are slots,
+// be they on their way back.
+func (d *Dispatcher[M]) tryAccept(arrivals []arrival[M]) (accepted int, err error) {
+	accepted, err = d.accept(arrivals, false)
+	if err == nil && accepted < len(arrivals) && d.giveBackSlots() {
 		var n int
-		n, err = d.accept(l, false)
+		n, err = d.accept(arrivals[accepted:], false)
 		accepted += n
 	}
 	return accepted, err
@@ -226,41 +241,25 @@ func (d *Dispatcher[M]) giveBackSlots() bool {
 	return true
 }
 
-// accept puts tasks into the intake, as intake.accept does, and sees to it
+// accept puts arrivals into the intake, as intake.accept does, and sees to it
 // that a worker knows.
-func (d *Dispatcher[M]) accept(l *fifo[M], turn bool) (n int, err error) {
-	// An observer is told of messages in the order of their numbers.
-	observed := d.cfg.Observer != nil
-	if observed {
+func (d *Dispatcher[M]) accept(arrivals []arrival[M], turn bool) (n int, err error) {
+	if d.cfg.Observer != nil {
+		// An observer is told of messages in the order of their numbers.
 		d.mu.Lock()
 		defer d.mu.Unlock()
-	}
-	n, err = d.intake.accept(l, turn)
-	switch {
-	case n == 0:
-	case observed:
-		d.takeOverLocked()
+		n, last, err := d.intake.accept(arrivals, turn)
+		for i := range n {
+			d.emitQueuedLocked(&arrivals[i], last-uint64(n-1-i))
+		}
 		d.signalLocked()
-	case d.idle.Load() > 0 && !d.waking.Load():
+		return n, err
+	}
+	n, _, err = d.intake.accept(arrivals, turn)
+	if n > 0 && d.idle.Load() > 0 && !d.waking.Load() {
 		d.mu.Lock()
 		d.signalLocked()
 		d.mu.Unlock()
 	}
 	return n, err
-}
-
-// takeOverLocked moves what the intake has accepted to the queue.
-func (d *Dispatcher[M]) takeOverLocked() {
-	at := d.mu.queue.last
-	d.intake.takeOver(&d.mu.queue)
-	if at == nil {
-		at = d.mu.queue.first
-	} else {
-		at = at.next
-	}
-	for t := at; t != nil; t = t.next {
-		t.state, t.holdsSlot, t.place.Owner = StateQueued, true, t
-		d.mu.stats.Accepted++
-		d.emitLocked(Queued, t, -1, nil)
-	}
 }

@@ -32,49 +32,46 @@ var stateNames = [...]string{"queued", "waiting", "ready", "running", "backoff",
 // String returns the name in lower case.
 func (s State) String() string { return stateNames[s] }
 
-// task is an accepted message.
+// task is a message that a worker has considered. It is guarded by
+// Dispatcher.mu, but for what its worker reads of it while it runs.
 //
 // Its life is this, and in every state it is in exactly one of the places
 // named, all of them in Dispatcher.mu:
 //
-//	queued   queue              ─▶ waiting, running (a worker considers it)
+//	(queued  the intake         ─▶ waiting, running: a worker considers it)
 //	waiting  waiting            ─▶ ready (the last blocker is gone)
 //	ready    ready              ─▶ running
 //	running  its worker's batch ─▶ ended, backoff, parked, waiting or ready (it widened)
 //	backoff  backoff            ─▶ ready, waiting
 //	parked   parked             ─▶ ready, waiting, ended (by an operator)
 //
-// Its claim has a place in the set in all of them but queued, and that place
-// is granted in all but waiting. Tasks of a batch other than the first are
-// running while their places still wait for the one before.
+// Its claim has a place in the set in all of them, which is granted in all but
+// waiting. Tasks of a batch other than the first are running while their
+// places still wait for the one before.
 type task[M any] struct {
-	// Set by the submitter, and not changed until the task ends, but for
-	// what is said. That these fill one cache line is worth 10 % in the
-	// hand-over from submitter to worker.
+	id    uint64 // order of arrival
 	msg   M
 	done  func(m M, err error)
-	claim lockkeys.Claim // guarded by Dispatcher.mu once the task is queued
-	id    uint64         // order of arrival, given by the intake
-	next  *task[M]       // in a fifo, or in waiting
+	size  int64
+	claim lockkeys.Claim
+	place lockkeys.Place[*task[M]]
 
-	// Guarded by Dispatcher.mu once the task is queued, but for what is said.
-	place     lockkeys.Place[*task[M]]
-	prev      *task[M]  // in waiting
 	extra     *extra[M] // what few messages need, or nil
 	err       error     // of the last attempt
 	attempts  int       // begun so far; its worker reads it without the mutex
-	size      int64     // set by the submitter
 	state     State
 	holdsSlot bool // it counts against MaxPending
 	// While waiting: whether it is, directly or not, behind a parked message;
 	// it has a place in Dispatcher.mu.closed then.
 	stalled bool
+
+	prev, next *task[M] // in waiting
 }
 
-// extra is what only some messages need. It is guarded as the rest.
+// extra is what only some messages need.
 type extra[M any] struct {
-	ticket *Ticket            // set by the submitter
-	keyErr error              // the key function failed; set by the submitter
+	ticket *Ticket
+	keyErr error              // the key function failed
 	gone   []lockkeys.Request // given back by Release since the attempt began
 	spent  int                // of the attempts, those before the last Resume
 	since  time.Time          // when it was parked, or with an observer came into its state
@@ -126,8 +123,7 @@ func (t *task[M]) reset() {
 	t.claim.Reset()
 }
 
-// taskList is a list of tasks linked both ways. A task is in one list or fifo
-// at most.
+// taskList is a list of tasks linked through them.
 type taskList[M any] struct {
 	first, last *task[M]
 	len         int
@@ -163,60 +159,6 @@ func (l *taskList[M]) remove(t *task[M]) {
 	}
 	t.prev, t.next = nil, nil
 	l.len--
-}
-
-// fifo is a queue of tasks linked through next.
-type fifo[M any] struct {
-	first, last *task[M]
-	len         int
-}
-
-func (q *fifo[M]) push(t *task[M]) {
-	t.next = nil
-	if q.last == nil {
-		q.first = t
-	} else {
-		q.last.next = t
-	}
-	q.last = t
-	q.len++
-}
-
-func (q *fifo[M]) pop() *task[M] {
-	t := q.first
-	if t == nil {
-		return nil
-	}
-	if q.first = t.next; q.first == nil {
-		q.last = nil
-	}
-	t.next = nil
-	q.len--
-	return t
-}
-
-// cutBefore takes t, which is in q, and all that is behind it out of q.
-func (q *fifo[M]) cutBefore(t *task[M]) {
-	var kept fifo[M]
-	for q.first != t {
-		kept.push(q.pop())
-	}
-	*q = kept
-}
-
-// append moves the tasks of r to the end of q.
-func (q *fifo[M]) append(r *fifo[M]) {
-	if r.first == nil {
-		return
-	}
-	if q.last == nil {
-		q.first = r.first
-	} else {
-		q.last.next = r.first
-	}
-	q.last = r.last
-	q.len += r.len
-	*r = fifo[M]{}
 }
 
 // readyHeap has the tasks that can start, the earliest arrival on top; see

@@ -11,13 +11,14 @@ import (
 // collapse. What a claim covers is the same before and after.
 //
 // The zero Claim is empty and conflicts with nothing. A Claim is not safe for
-// concurrent use.
+// concurrent use and must not be copied but with [Claim.Copy].
 //
 // Invariant: the first sorted requests are in tree order and none of them
 // covers another; the rest has been added since.
 type Claim struct {
 	requests []Request
 	sorted   int
+	few      [2]Request // where requests begins
 }
 
 // NewClaim returns a claim of the given requests.
@@ -29,6 +30,7 @@ func NewClaim(requests ...Request) *Claim {
 
 // Exclusive adds exclusive requests for keys.
 func (c *Claim) Exclusive(keys ...Key) {
+	c.grow(len(keys))
 	for _, k := range keys {
 		c.requests = append(c.requests, Request{k, Exclusive})
 	}
@@ -36,6 +38,7 @@ func (c *Claim) Exclusive(keys ...Key) {
 
 // Shared adds shared requests for keys.
 func (c *Claim) Shared(keys ...Key) {
+	c.grow(len(keys))
 	for _, k := range keys {
 		c.requests = append(c.requests, Request{k, Shared})
 	}
@@ -43,12 +46,29 @@ func (c *Claim) Shared(keys ...Key) {
 
 // Add adds requests. A mode that is not known counts as exclusive.
 func (c *Claim) Add(requests ...Request) {
+	c.grow(len(requests))
 	for _, r := range requests {
 		if r.Mode != Shared {
 			r.Mode = Exclusive
 		}
 		c.requests = append(c.requests, r)
 	}
+}
+
+// grow makes the claim's first requests need no memory of their own.
+func (c *Claim) grow(n int) {
+	if n > 0 && c.requests == nil {
+		c.requests = c.few[:0]
+	}
+}
+
+// Copy makes c a copy of another claim.
+func (c *Claim) Copy(from *Claim) {
+	requests := from.Requests()
+	c.Reset()
+	c.grow(len(requests))
+	c.requests = append(c.requests, requests...)
+	c.sorted = len(requests)
 }
 
 // Reset empties the claim and keeps its memory for the next use.

@@ -89,13 +89,17 @@ func (r *report) targets(v Virtual) []Target {
 		r.row(t.Name, t.Measured, t.Wanted, t.Verdict())
 	}
 	r.line(`
-Admission and release are compared with a published-by-us number for
-CockroachDB's spanlatch, %.1f times the pool with two workers. It was measured
-in an earlier run, on another day; only the pool, which both runs have, ties
-the two together. Its licence does not allow to have it here.
+Admission and release are compared with a number for CockroachDB's spanlatch,
+%.1f times the pool with two workers, that we measured earlier, with nothing
+else held and a cut-down copy that does slightly less than the real one. Its
+licence does not allow to have it here. So the two are not of one run; what
+ties them together is the pool, which both runs had.
 
-A message of Interlock's that allocates nothing is written 0.00; a garbage
-collection now and then makes it more than nothing.`, spanlatchRatio)
+pond is there in both its forms: pond-go runs a task and forgets it, pond-submit
+tells how it ended. "To ours" is in times of what interlock takes for one key.
+
+Allocations count as none below 0.005 a message: buffers are made anew now and
+then.`, spanlatchRatio)
 	return targets
 }
 

@@ -78,7 +78,7 @@ func allocTargets(e Effort) (targets []Target) {
 			rig.Close()
 			keys := len(c.Make(1)[0].Keys)
 			t := atMost(fmt.Sprintf("allocations, %s, keys=%d", contender.Name, keys), perMessage, 0, "per message")
-			t.Met = perMessage < 0.005 // collections empty the pool of tasks now and then
+			t.Met = perMessage < 0.005 // buffers are made anew now and then
 			targets = append(targets, t)
 		}
 	}

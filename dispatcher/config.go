@@ -244,8 +244,8 @@ func (c Config[M]) validate() error {
 	bad(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
 	bad(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
 	bad(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
-	bad(c.Backoff.Multiplier < 1, "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
-	bad(c.Backoff.Jitter > 1, "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	bad(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
+	bad(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
 	if len(problems) == 0 {
 		return nil
 	}

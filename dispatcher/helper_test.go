@@ -15,6 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.nofailfile", "true")
 	flag.Parse()
 	goleak.VerifyTestMain(m)
 }

@@ -110,12 +110,10 @@ func (t *Ticket) Err() error {
 // Wait waits for the message's result, or for the end of ctx, and returns
 // either error.
 func (t *Ticket) Wait(ctx context.Context) error {
-	select {
-	case <-t.done:
-		return t.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait(ctx, t.done); err != nil {
+		return err
 	}
+	return t.err
 }
 
 // newArrival makes the arrival of a submission of one.

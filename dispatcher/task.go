@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,7 +31,12 @@ const (
 var stateNames = [...]string{"queued", "waiting", "ready", "running", "backoff", "parked"}
 
 // String returns the name in lower case.
-func (s State) String() string { return stateNames[s] }
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
 
 // task is a message that a worker has considered. It is guarded by
 // Dispatcher.mu, but for what its worker reads of it while it runs.

@@ -35,7 +35,11 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{d}, nil
 }
 
-// MarshalText gives the number without rounding and without an exponent.
+// String writes the number in plain notation with all its decimal places, the
+// zeros at the end too: an amount of money is "12.50".
+func (a Amount) String() string { return a.StringFixed(max(-a.Exponent(), 0)) }
+
+// MarshalText gives the same as String.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads what [ParseAmount] does.

@@ -79,16 +79,16 @@ func move(tx *Tx, m *Message) (Reply, error) {
 		case state == Unknown:
 			return Reply{}, reject(NoAccount, "%s was never opened", p.Account)
 		}
-		if err := tx.add(p); err != nil {
-			return Reply{}, err
-		}
-		left, err := tx.balance(p.holding())
+		had, err := tx.balance(p.holding())
 		if err != nil {
 			return Reply{}, err
 		}
-		if left.IsNegative() && p.Amount.IsNegative() {
-			had := Money{Amount{left.Sub(p.Amount.Decimal)}, p.Commodity}
-			return Reply{}, reject(NoCover, "%s has %s, of which %s cannot take %s", p.Account, had, m.Op, m.money())
+		if p.Amount.IsNegative() && had.Add(p.Amount.Decimal).IsNegative() {
+			return Reply{}, reject(NoCover, "%s has %s, of which %s cannot take %s", p.Account,
+				Money{Amount{had}, p.Commodity}, m.Op, m.money())
+		}
+		if err := tx.add(p); err != nil {
+			return Reply{}, err
 		}
 	}
 	return Reply{}, nil

@@ -79,8 +79,10 @@ func WriteBalances(w io.Writer, balances []Balance) error {
 	c := csv.NewWriter(w)
 	c.Write([]string{"account", "commodity", "own_balance", "subtree_balance"}) // its error is kept for c.Error
 	for _, b := range balances {
-		c.Write([]string{string(b.Account), string(b.Commodity), b.Own.String(), b.Subtree.String()})
+		c.Write([]string{string(b.Account), string(b.Commodity), text(b.Own), text(b.Subtree)})
 	}
 	c.Flush()
 	return c.Error()
 }
+
+func text(d decimal.Decimal) string { return book.Amount{Decimal: d}.String() }

@@ -194,7 +194,7 @@ func (c *committer) apply(ctx context.Context, p *pending) error {
 		}
 	}
 	for h, amount := range p.changes.Balances {
-		if _, err := c.statements.balance.ExecContext(ctx, string(h.Account), string(h.Commodity), amount.String()); err != nil {
+		if _, err := c.statements.balance.ExecContext(ctx, string(h.Account), string(h.Commodity), book.Amount{Decimal: amount}.String()); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,10 @@ type eventQueue[M any] struct {
 	closed  bool
 	some    sync.Cond // the observer waits here for events
 	fewer   sync.Cond // workers wait here for the observer
+
+	// Not guarded; the observing goroutine's own.
+	taken []Event[M]
+	told  int // of taken
 }
 
 func (q *eventQueue[M]) init(mu *sync.Mutex) { q.some.L, q.fewer.L = mu, mu }
@@ -84,25 +88,36 @@ func (q *eventQueue[M]) pushLocked(e Event[M]) {
 	}
 }
 
-// observe hands events to the observer until there are no more to come.
+// observe hands events to the observer until there are no more to come. If the
+// observer ends the goroutine, another goes on with the event behind.
 func (d *Dispatcher[M]) observe() {
-	defer close(d.observerGone)
+	returned := false
+	defer func() {
+		if returned {
+			close(d.observerGone)
+			return
+		}
+		d.cfg.Logger.Error("observer called runtime.Goexit")
+		go d.observe()
+	}()
 	q := &d.mu.events
-	var events []Event[M]
 	for {
+		for q.told < len(q.taken) {
+			e := q.taken[q.told]
+			q.taken[q.told] = Event[M]{}
+			q.told++
+			d.tell(e)
+		}
 		d.mu.Lock()
 		for len(q.pending) == 0 && !q.closed {
 			q.some.Wait()
 		}
-		events, q.pending = q.pending, events[:0]
+		q.taken, q.pending, q.told = q.pending, q.taken[:0], 0
 		q.fewer.Broadcast()
 		d.mu.Unlock()
-		if len(events) == 0 {
+		if len(q.taken) == 0 {
+			returned = true
 			return
-		}
-		for i := range events {
-			d.tell(events[i])
-			events[i] = Event[M]{}
 		}
 	}
 }

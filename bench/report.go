@@ -179,7 +179,8 @@ func (r *report) makespans() {
 	r.line(`Elapsed time in times of the larger of the work divided by the workers, and the
 longest chain of conflicting messages; %d messages, handlers' times as measured
 in the run. The work on processors is divided by those there are, if they are
-fewer. Contenders that do not keep conflicting messages apart can be below 1.
+fewer. Contenders that do not keep conflicting messages apart can be below 1; so
+can handlers on processors, since one that is interrupted counts that time too.
 `, r.e.TimedMsgs)
 	columns := []string{"keys", "handler", "workers"}
 	for _, c := range contenders {

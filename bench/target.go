@@ -47,8 +47,8 @@ type Effort struct {
 
 // Efforts.
 var (
-	Short = Effort{Rounds: 15, Messages: 20_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000}
-	Full  = Effort{Rounds: 15, Messages: 30_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000}
+	Short = Effort{Rounds: 15, Messages: 40_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000}
+	Full  = Effort{Rounds: 15, Messages: 80_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000}
 )
 
 // Targets measures everything that there is a target for, but for the

@@ -3,6 +3,7 @@ package book
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"unicode"
@@ -38,6 +39,9 @@ func ParseAmount(text string) (Amount, error) {
 // String writes the number in plain notation with all its decimal places, the
 // zeros at the end too: an amount of money is "12.50".
 func (a Amount) String() string { return a.StringFixed(max(-a.Exponent(), 0)) }
+
+// Format writes the same as String for every verb.
+func (a Amount) Format(f fmt.State, _ rune) { io.WriteString(f, a.String()) } // f keeps the error
 
 // MarshalText gives the same as String.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -21,6 +22,7 @@ type committer struct {
 	queue chan *pending
 	stop  chan struct{}
 	done  chan struct{}
+	end   sync.Once // closes stop
 
 	statements   statements
 	dataVersion  int64
@@ -214,7 +216,7 @@ func (c *committer) stats() Stats {
 // close waits for the transaction that is being written, refuses what has not
 // begun, and closes the database.
 func (c *committer) close() error {
-	close(c.stop)
+	c.end.Do(func() { close(c.stop) })
 	<-c.done
 	return errors.Join(c.conn.Close(), c.db.Close())
 }

@@ -1,0 +1,103 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/web"
+)
+
+// answering is a service that answers every message the same.
+type answering struct {
+	reply   book.Reply
+	err     error
+	stopped bool
+}
+
+func (a answering) Do(ctx context.Context, _ *book.Message) (book.Reply, error) {
+	if a.err == nil && ctx.Err() != nil {
+		return book.Reply{}, ctx.Err()
+	}
+	return a.reply, a.err
+}
+
+func (a answering) Stopped() bool { return a.stopped }
+
+func ask(service answering, method, path string, body io.Reader) *httptest.ResponseRecorder {
+	r := httptest.NewRecorder()
+	web.Handler(service, "the schema").ServeHTTP(r, httptest.NewRequest(method, path, body))
+	return r
+}
+
+func TestAnswers(t *testing.T) {
+	const good = `{"op":"buying_power","client":"c:1"}`
+	amount, err := book.ParseAmount("2.50")
+	require.NoError(t, err)
+	totals := []book.Money{{Amount: amount, Commodity: "EUR"}}
+	handlerError := func(err error) error { return &dispatcher.HandlerError{ID: 1, Attempts: 1, Err: err} }
+	for name, c := range map[string]struct {
+		body    string
+		service answering
+		code    int
+		want    string
+	}{
+		"applied":   {good, answering{reply: book.Reply{Totals: totals}}, 200, `{"status":"applied","totals":[{"amount":"2.50","commodity":"EUR"}]}`},
+		"malformed": {`{"op":"open"}`, answering{}, 400, `{"status":"malformed","error":"open needs \"account\""}`},
+		"no JSON":   {"hello", answering{}, 400, `{"status":"malformed","error":"not JSON: invalid character 'h' looking for beginning of value"}`},
+		"empty":     {"", answering{}, 400, `{"status":"malformed","error":"empty: a message is a JSON object"}`},
+		"too large": {strings.Repeat(" ", 1<<20) + good, answering{}, 413, `{"status":"malformed","error":"http: request body too large"}`},
+		"rejected": {good, answering{err: handlerError(&book.Rejection{Reason: book.NoCover, Detail: "none"})}, 409,
+			`{"status":"rejected","reason":"no cover","error":"no cover: none"}`},
+		"unmet": {good, answering{err: handlerError(&book.UnmetError{Expectation: book.Expectation{Account: "a", Balance: amount}})}, 409,
+			`{"status":"rejected","reason":"expectation not met","error":"expectation not met: a has 0, expected 2.50"}`},
+		"closed":  {good, answering{err: dispatcher.ErrClosed}, 503, `{"status":"refused","error":"the service is ending"}`},
+		"stopped": {good, answering{err: fmt.Errorf("%w: disk full", dispatcher.ErrStopped)}, 503, `{"status":"refused","error":"the service has stopped after a failure"}`},
+		"failed":  {good, answering{err: handlerError(errors.New("disk full"))}, 500, `{"status":"failed","error":"the message could not be applied; the service stops"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask(c.service, http.MethodPost, "/messages", strings.NewReader(c.body))
+			assert.Equal(t, c.code, r.Code)
+			assert.Equal(t, "application/json", r.Header().Get("Content-Type"))
+			assert.JSONEq(t, c.want, r.Body.String())
+		})
+	}
+}
+
+func TestNoAnswerInTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/messages", strings.NewReader(`{"op":"end_of_day"}`))
+	web.Handler(answering{}, "").ServeHTTP(r, request)
+	var answer web.Answer
+	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &answer))
+	assert.Equal(t, http.StatusGatewayTimeout, r.Code)
+	assert.Equal(t, web.Unknown, answer.Status)
+}
+
+func TestOtherPaths(t *testing.T) {
+	schema := ask(answering{}, http.MethodGet, "/schema", nil)
+	assert.Equal(t, "the schema", schema.Body.String())
+	assert.Equal(t, http.StatusOK, ask(answering{}, http.MethodGet, "/health", nil).Code)
+	assert.Equal(t, http.StatusServiceUnavailable, ask(answering{stopped: true}, http.MethodGet, "/health", nil).Code)
+	assert.Equal(t, http.StatusMethodNotAllowed, ask(answering{}, http.MethodGet, "/messages", nil).Code)
+	assert.Equal(t, http.StatusNotFound, ask(answering{}, http.MethodGet, "/", nil).Code)
+	cut := ask(answering{}, http.MethodPost, "/messages", io.MultiReader(strings.NewReader("{"), errorReader{}))
+	assert.Equal(t, http.StatusBadRequest, cut.Code)
+}
+
+type errorReader struct{}
+
+func (errorReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

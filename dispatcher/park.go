@@ -189,8 +189,7 @@ func (d *Dispatcher[M]) restallLocked() {
 	}
 	for t := d.mu.waiting.last; t != nil; t = t.prev {
 		if t.stalled {
-			d.mu.closed.Remove(&t.more().closed, nil)
-			t.stalled = false
+			d.closedNoMoreLocked(t)
 			d.mu.looking++
 		}
 	}
@@ -199,6 +198,13 @@ func (d *Dispatcher[M]) restallLocked() {
 			d.mu.looking--
 		}
 	}
+}
+
+// closedNoMoreLocked takes a claim out of the closed set without looking at
+// those that are in it because of that claim.
+func (d *Dispatcher[M]) closedNoMoreLocked(t *task[M]) {
+	t.stalled = false
+	d.mu.closed.Remove(&t.more().closed, nil)
 }
 
 // openLocked takes a claim that is parked no longer, or stalled no longer, out

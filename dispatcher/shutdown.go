@@ -151,6 +151,11 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 		if t.state == StateWaiting { // not the running rest of a batch
 			d.mu.waiting.remove(t)
 			left = append(left, t)
+			if t.stalled {
+				d.closedNoMoreLocked(t)
+			} else {
+				d.mu.looking--
+			}
 		}
 		t = next
 	}
@@ -162,6 +167,7 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	clear(d.mu.backoff)
 	for _, t := range d.mu.parked {
 		left = append(left, t)
+		d.closedNoMoreLocked(t)
 	}
 	clear(d.mu.parked)
 	slices.SortFunc(left, func(a, b *task[M]) int { return cmp.Compare(a.id, b.id) })
@@ -189,7 +195,7 @@ func (d *Dispatcher[M]) reportLocked() (r Report[M], left []*task[M]) {
 func leftOf[M any](t *task[M]) Left[M] {
 	attempts := t.attempts
 	if t.state == StateRunning {
-		attempts--
+		attempts = max(attempts-1, 0) // none without keys
 	}
 	return Left[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), attempts, t.err}
 }

@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"slices"
+	"fmt"
 	"strconv"
 
 	"github.com/interlock-go/interlock/dispatcher"
@@ -12,7 +12,7 @@ import (
 // message should not depend on how many do: total messages that all wait for
 // one another are compared with as many that do so in small groups. So the
 // memory in use is the same on both sides, and what differs is only the
-// pattern.
+// pattern. Few messages in all are measured too, whose memory fits a cache.
 type Pattern struct {
 	Name  string
 	Total int
@@ -52,9 +52,12 @@ var Patterns = []Pattern{
 	},
 }
 
-// claims returns the claims of all messages, in groups of the given size.
-func (p Pattern) claims(size int) []lockkeys.Key {
-	keys := make([]lockkeys.Key, p.Total)
+// few is how many messages are few.
+const few = 256
+
+// claims returns the claims of n messages, in groups of the given size.
+func (p Pattern) claims(n, size int) []lockkeys.Key {
+	keys := make([]lockkeys.Key, n)
 	for i := range keys {
 		owner := lockkeys.Must("client", strconv.Itoa(i/size))
 		keys[i] = p.claim(owner, i%size, size)
@@ -74,22 +77,54 @@ func child(owner lockkeys.Key, i int) lockkeys.Key {
 	return k
 }
 
-// Growth is how the cost of a message grows with a size.
+// Growth is how the cost of a message differs between variants.
 type Growth struct {
-	Name  string
-	Sizes []int
-	NS    []float64 // per message, by size: median
-	Ratio float64   // of the dearest size to the first: median
+	Name     string
+	Variants []string
+	costs    [][]float64 // of a message in nanoseconds: by variant, by round
 }
 
-// MeasurePattern compares a pattern's small groups with the large one.
+// NS returns the nanoseconds for a message of a variant, in the median round.
+func (g Growth) NS(variant int) float64 { return median(g.costs[variant]) }
+
+// Ratio returns the cost of a variant in times of that of another in the same
+// round, in the median round.
+func (g Growth) Ratio(variant, other int) float64 {
+	return medianRatio(g.costs[variant], g.costs[other])
+}
+
+// Worst returns the ratio of the dearest variant to the first.
+func (g Growth) Worst() (ratio float64) {
+	for i := range g.costs {
+		ratio = max(ratio, g.Ratio(i, 0))
+	}
+	return ratio
+}
+
+// Variants of a pattern.
+const (
+	inGroups = iota
+	allInOne
+	fewInOne
+)
+
+// MeasurePattern compares small groups of a pattern, the large one, and few
+// messages in all.
 func MeasurePattern(p Pattern, rounds int) Growth {
 	const total = 1 << 16
 	g := newGated(dispatcher.LookAhead(p.Total), p.Total)
 	defer g.close()
-	sizes := []int{p.Group, p.Total}
-	keys := [][]lockkeys.Key{p.claims(p.Group), p.claims(p.Total)}
-	return growth(p.Name, sizes, rounds, func(at int) float64 {
+	variants := []string{
+		inGroups: fmt.Sprintf("%d in groups of %d", p.Total, p.Group),
+		allInOne: fmt.Sprintf("%d in one", p.Total),
+		fewInOne: fmt.Sprintf("%d in one", few),
+	}
+	keys := [][]lockkeys.Key{
+		inGroups: p.claims(p.Total, p.Group),
+		allInOne: p.claims(p.Total, p.Total),
+		fewInOne: p.claims(few, few),
+	}
+	return growth(p.Name, variants, rounds, func(at int) float64 {
 		return g.perMessage(keys[at], total)
 	})
 }
@@ -108,7 +143,7 @@ func MeasureWindows(rounds int) Growth {
 		gates[i] = newGated(dispatcher.LookAhead(window), total)
 		defer gates[i].close()
 	}
-	return growth("window", Windows, rounds, func(at int) float64 {
+	return growth("window", numbers(Windows), rounds, func(at int) float64 {
 		return gates[at].perMessage(keys, total)
 	})
 }
@@ -122,7 +157,7 @@ func MeasureBacklogs(rounds int) Growth {
 	const total = 1 << 16
 	g := newGated(dispatcher.HeadOnly(), total)
 	defer g.close()
-	return growth("backlog", Backlogs, rounds, func(at int) float64 {
+	return growth("backlog", numbers(Backlogs), rounds, func(at int) float64 {
 		return g.perMessage(backlog(Backlogs[at]), total)
 	})
 }
@@ -137,27 +172,23 @@ func backlog(n int) []lockkeys.Key {
 	return keys
 }
 
-// growth measures every size in each round; the first round warms up.
-func growth(name string, sizes []int, rounds int, measure func(at int) float64) Growth {
-	costs := make([][]float64, len(sizes))
-	var ratios []float64
-	for round := range rounds + 1 {
-		inRound := make([]float64, len(sizes))
-		for i := range sizes {
-			at := (i + round) % len(sizes)
-			inRound[at] = measure(at)
-		}
-		if round == 0 {
-			continue
-		}
-		for at, cost := range inRound {
-			costs[at] = append(costs[at], cost)
-		}
-		ratios = append(ratios, slices.Max(inRound)/inRound[0])
+func numbers(values []int) (texts []string) {
+	for _, v := range values {
+		texts = append(texts, strconv.Itoa(v))
 	}
-	g := Growth{Name: name, Sizes: sizes, Ratio: median(ratios)}
-	for _, c := range costs {
-		g.NS = append(g.NS, median(c))
+	return texts
+}
+
+// growth measures every variant in each round; the first round warms up.
+func growth(name string, variants []string, rounds int, measure func(at int) float64) Growth {
+	g := Growth{name, variants, make([][]float64, len(variants))}
+	for round := range rounds + 1 {
+		for i := range variants {
+			at := (i + round) % len(variants)
+			if cost := measure(at); round > 0 {
+				g.costs[at] = append(g.costs[at], cost)
+			}
+		}
 	}
 	return g
 }

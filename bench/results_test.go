@@ -54,3 +54,10 @@ func TestCasesAreDifferent(t *testing.T) {
 		seen[c.String()] = true
 	}
 }
+
+func TestGrowth(t *testing.T) {
+	g := growth("", []string{"a", "b", "c"}, 3, func(at int) float64 { return float64(10 * (at%2 + 1)) })
+	require.InDelta(t, 10, g.NS(0), 1e-9)
+	require.InDelta(t, 2, g.Ratio(1, 2), 1e-9)
+	require.InDelta(t, 2, g.Worst(), 1e-9)
+}

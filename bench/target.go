@@ -176,11 +176,13 @@ func makespanLimit(workers int) float64 {
 
 // growthTargets: what a message costs does not depend on how many wait.
 func growthTargets(e Effort) (targets []Target) {
-	windows := MeasureWindows(e.GrowthRounds)
-	targets = append(targets, atMost("window 16 to 65,536, dearest to first", windows.Ratio, 1.5, "×"))
+	window := MeasureWindows(e.GrowthRounds)
+	targets = append(targets, atMost("window 16 to 65,536, dearest to first", window.Worst(), 1.5, "×"))
 	for _, p := range Patterns {
 		g := MeasurePattern(p, e.GrowthRounds)
-		targets = append(targets, atMost(fmt.Sprintf("%s, %d to groups of %d", p.Name, p.Total, p.Group), g.Ratio, 1.5, "×"))
+		t := atMost(fmt.Sprintf("%s, %d to groups of %d", p.Name, p.Total, p.Group), g.Ratio(allInOne, inGroups), 1.5, "×")
+		t.Measured += fmt.Sprintf(" (to %d in all: %.2f)", few, g.Ratio(allInOne, fewInOne))
+		targets = append(targets, t)
 	}
 	return targets
 }

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/madeup"
+	"github.com/interlock-go/interlock/examples/ledger/internal/service"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+)
+
+func madeUp(t *testing.T, n int) (ms []*book.Message) {
+	t.Helper()
+	g := madeup.New(n, 1)
+	for range n {
+		item, err := g.Next()
+		require.NoError(t, err)
+		ms = append(ms, item.Message)
+	}
+	return ms
+}
+
+// faults are what can go wrong with the messages themselves: at is a message
+// with an expectation about an account, next the next one that adds to it.
+var faults = map[string]func(ms []*book.Message, at, next int) []*book.Message{
+	"lost":    func(ms []*book.Message, at, _ int) []*book.Message { return slices.Delete(ms, at, at+1) },
+	"doubled": func(ms []*book.Message, at, _ int) []*book.Message { return slices.Insert(ms, at, ms[at]) },
+	"swapped": func(ms []*book.Message, at, next int) []*book.Message {
+		ms[at], ms[next] = ms[next], ms[at]
+		return ms
+	},
+}
+
+// A lost, a doubled and a swapped message are each seen.
+func TestFaultsAreSeen(t *testing.T) {
+	inputs := map[string]func(t *testing.T) []*book.Message{
+		"made up": func(t *testing.T) []*book.Message { return madeUp(t, 3000) },
+		"hackclub": func(t *testing.T) []*book.Message {
+			return journalMessages(t, readTable(t, "hackclub-ledger", "postings.csv"), readTable(t, "hackclub-ledger", "expected-running.csv"))
+		},
+		"berka": func(t *testing.T) []*book.Message { return berkaMessages(t).messages[:5000] },
+	}
+	for input, load := range inputs {
+		for fault, inject := range faults {
+			t.Run(input+"/"+fault, func(t *testing.T) {
+				ms := load(t)
+				at, next := related(t, ms)
+				how := setup{"memory", 8, dispatcher.LookAhead(4096)}
+				requireGood(t, replayAll(t, how, slices.Clone(ms)))
+				s := replayAll(t, how, inject(slices.Clone(ms), at, next))
+				assert.False(t, s.Good())
+				assert.Positive(t, s.Audit.Outcomes.Count[audit.Unmet])
+			})
+		}
+	}
+}
+
+// related finds a message that adds to an account and expects its balance, and
+// the next one that adds to the account.
+func related(t *testing.T, ms []*book.Message) (at, next int) {
+	t.Helper()
+	for at := len(ms) / 2; at < len(ms); at++ {
+		if ms[at].Reject || len(ms[at].Expect) == 0 || len(ms[at].Moves()) == 0 {
+			continue
+		}
+		account := ms[at].Moves()[0].Account
+		for next := at + 1; next < len(ms); next++ {
+			if m := ms[next]; !m.Reject && len(m.Moves()) > 0 && m.Moves()[0].Account == account && !m.Moves()[0].Amount.IsZero() {
+				return at, next
+			}
+		}
+	}
+	require.Fail(t, "no such messages")
+	return 0, 0
+}
+
+// careless is a store that does something else than it says for one message.
+type careless struct {
+	*store.Memory
+	at      uint64
+	instead func(s *store.Memory, ctx context.Context, c *book.Changes) error
+}
+
+func (s careless) Commit(ctx context.Context, c *book.Changes) error {
+	if c.Seq == s.at {
+		return s.instead(s.Memory, ctx, c)
+	}
+	return s.Memory.Commit(ctx, c)
+}
+
+// A store that loses, doubles or forgets part of what it was given is caught
+// without any expectation.
+func TestCarelessStoreIsSeen(t *testing.T) {
+	ms := madeUp(t, 2000)
+	at := slices.IndexFunc(ms[1000:], func(m *book.Message) bool { return m.Op == book.Deposit && !m.Reject }) + 1000
+	for i := range ms {
+		ms[i].Expect = nil
+	}
+	for name, instead := range map[string]func(s *store.Memory, ctx context.Context, c *book.Changes) error{
+		"forgets a message": func(*store.Memory, context.Context, *book.Changes) error { return nil },
+		"forgets its money": func(s *store.Memory, ctx context.Context, c *book.Changes) error {
+			return s.Commit(ctx, &book.Changes{Seq: c.Seq, Message: c.Message})
+		},
+		"applies it twice": func(s *store.Memory, ctx context.Context, c *book.Changes) error {
+			for h, amount := range c.Balances {
+				c.Balances[h] = amount.Add(amount)
+			}
+			return s.Commit(ctx, c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			seen := audit.New(nil, 0)
+			s, err := service.Start(ctx, service.Config{
+				Store: careless{store.NewMemory(), uint64(at + 1), instead}, Workers: 8, Policy: dispatcher.LookAhead(4096), Audit: seen,
+			})
+			require.NoError(t, err)
+			for i, m := range ms {
+				require.NoError(t, s.Submit(ctx, i+1, m))
+			}
+			require.NoError(t, s.Finish(ctx))
+			assert.NotEmpty(t, seen.Money.Problems)
+		})
+	}
+}
+
+var errDiskFull = errors.New("disk full")
+
+// failing is a store whose disk is full after some messages.
+type failing struct {
+	*store.Memory
+	after uint64
+}
+
+func (s failing) Commit(ctx context.Context, c *book.Changes) error {
+	if c.Seq >= s.after {
+		return errDiskFull
+	}
+	return s.Memory.Commit(ctx, c)
+}
+
+// When the store fails nothing more is tried, and the run says so.
+func TestStoreFailureStopsTheRun(t *testing.T) {
+	ctx := context.Background()
+	seen := audit.New(nil, 0)
+	s, err := service.Start(ctx, service.Config{Store: failing{store.NewMemory(), 50}, Workers: 4, Audit: seen})
+	require.NoError(t, err)
+	var refused error
+	for i, m := range madeUp(t, 100_000) {
+		if refused = s.Submit(ctx, i+1, m); refused != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, refused, dispatcher.ErrStopped)
+	require.ErrorIs(t, refused, errDiskFull)
+	require.Error(t, s.Finish(ctx))
+	assert.True(t, s.Stopped())
+	assert.Less(t, seen.Outcomes.Total(), 100)
+	assert.GreaterOrEqual(t, s.Accepted(), uint64(50))
+}
+
+// The audit compares with what the handlers themselves saw of time: messages
+// that a dispatcher lets overlap are seen.
+func TestOverlapIsSeen(t *testing.T) {
+	var input bytes.Buffer
+	require.NoError(t, feed.WriteNDJSON(&input, madeup.New(200, 1)))
+	source := feed.NewNDJSON(&input)
+	seen := audit.New(nil, 0)
+	for id := uint64(1); id <= 200; id++ {
+		item, err := source.Next()
+		require.NoError(t, err)
+		seen.Finished(audit.Record{ID: id, Message: item.Message, Run: audit.Run{
+			Begin: id, End: id + 1000, Start: time.Unix(0, 0), Stop: time.Unix(1, 0),
+		}})
+	}
+	assert.Greater(t, seen.Order.Violations, 100)
+	assert.NotEmpty(t, seen.Order.First)
+}

@@ -52,6 +52,7 @@ type scope struct {
 	info    Info
 	release func(s *scope, keys []lockkeys.Key) error
 	used    atomic.Bool
+	over    bool // the handler has returned; guarded by Dispatcher.mu
 }
 
 type scopeKey struct{}

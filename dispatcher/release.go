@@ -44,6 +44,9 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		}
 		w.batch[i], *o = nil, outcome{}
 	}
+	if w.scope != nil {
+		w.scope.over = true
+	}
 	w.batch, w.results = w.batch[:0], nil
 	w.outcomes = w.outcomes[:0]
 	d.quietLocked()

@@ -83,7 +83,7 @@ func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	d := w.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cfg.BatchHandler != nil || len(w.batch) == 0 || w.batch[0].id != s.info.ID {
+	if d.cfg.BatchHandler != nil || len(w.batch) == 0 || s.over {
 		return ErrNoHandler
 	}
 	t := w.batch[0]

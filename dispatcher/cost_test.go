@@ -1,0 +1,117 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// TestNoAllocations: in the steady state a message costs no allocation.
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, policy := range []dispatcher.Policy{dispatcher.HeadOnly(), dispatcher.LookAhead(4096)} {
+		for _, second := range []bool{false, true} {
+			for _, keys := range []int{4, 1024} { // mostly blocked, mostly not
+				t.Run(fmt.Sprint(policy, " second=", second, " keys=", keys), func(t *testing.T) {
+					d, err := dispatcher.New(dispatcher.Config[pair]{
+						Keys: pairKeys, Workers: 2, Policy: policy, MaxPending: 512,
+						Handler: func(context.Context, pair) error { return nil },
+					})
+					require.NoError(t, err)
+					const n = 20_000
+					i := 0
+					round := func() {
+						for range n {
+							i++
+							m := pair{int32(i % keys), -1}
+							if second {
+								m.b = int32(i * 7 % keys)
+							}
+							_ = d.Submit(context.Background(), m)
+						}
+						_ = d.Drain(context.Background())
+					}
+					round()
+					require.Less(t, testing.AllocsPerRun(3, round)/n, 0.01)
+					require.NoError(t, d.Close())
+				})
+			}
+		}
+	}
+}
+
+// examined counts the Blocked events of each message.
+type examined map[uint64]int
+
+func (e examined) Observe(ev dispatcher.Event[[]lockkeys.Key]) {
+	if ev.Kind == dispatcher.Blocked {
+		e[ev.ID]++
+	}
+}
+
+// TestBlockedMessagesAreExaminedOnce: however many wait, and however long; a
+// message that is blocked is looked at once, and then woken.
+func TestBlockedMessagesAreExaminedOnce(t *testing.T) {
+	one := lockkeys.Must("client", "42")
+	child := func(i int) lockkeys.Key { return lockkeys.Must("client", "42", "account", fmt.Sprint(i)) }
+	for name, c := range map[string]struct {
+		window   int
+		messages func(submit func(keys ...lockkeys.Key))
+		blocked  int
+	}{
+		"window 16":     {16, func(submit func(...lockkeys.Key)) { repeat(1000, func(int) { submit(one) }) }, 999},
+		"window 1024":   {1024, func(submit func(...lockkeys.Key)) { repeat(5000, func(int) { submit(one) }) }, 4999},
+		"window 65,536": {65536, func(submit func(...lockkeys.Key)) { repeat(20000, func(int) { submit(one) }) }, 19999},
+		"one subtree lock over 10,000 children": {65536, func(submit func(...lockkeys.Key)) {
+			submit(one)
+			repeat(10000, func(i int) { submit(child(i)) })
+		}, 10000},
+		"10,000 children before a subtree lock": {65536, func(submit func(...lockkeys.Key)) {
+			submit(one)
+			repeat(10000, func(i int) { submit(child(i)) })
+			submit(one)
+		}, 10001},
+		"1,000 subtree locks in a row": {65536, func(submit func(...lockkeys.Key)) {
+			repeat(1000, func(i int) { submit(one); submit(child(i)); submit(child(i), child(i+1)) })
+		}, 2999},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := watchdog(t)
+			counts := make(examined)
+			open := make(chan struct{})
+			d, err := dispatcher.New(dispatcher.Config[[]lockkeys.Key]{
+				Keys:    func(keys []lockkeys.Key, claim *lockkeys.Claim) error { claim.Exclusive(keys...); return nil },
+				Handler: func(context.Context, []lockkeys.Key) error { <-open; return nil },
+				Workers: 4, Policy: dispatcher.LookAhead(c.window), Observer: counts,
+			})
+			require.NoError(t, err)
+			n := 0
+			c.messages(func(keys ...lockkeys.Key) {
+				n++
+				require.NoError(t, d.Submit(ctx, keys))
+			})
+			close(open)
+			require.NoError(t, d.Drain(ctx))
+			require.NoError(t, d.Close())
+			require.EqualValues(t, n, d.Stats().Started)
+			for id, count := range counts {
+				require.Equal(t, 1, count, "message %d", id)
+			}
+			require.LessOrEqual(t, len(counts), c.blocked)
+			require.NotEmpty(t, counts)
+		})
+	}
+}
+
+func repeat(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}

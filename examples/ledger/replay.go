@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"time"
 
@@ -57,26 +58,66 @@ func (s *session) readAll(ctx context.Context, source feed.Source, summary *repo
 	return err
 }
 
+// submitAll hands over the messages of a source until it ends or ctx does. The
+// source is read on a goroutine of its own, since reading a terminal does not
+// end when ctx does.
 func (s *session) submitAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
-	for ctx.Err() == nil {
-		item, err := source.Next()
-		if malformed, ok := errors.AsType[*feed.Malformed](err); ok {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for next := range read(ctx, source) {
+		if malformed, ok := errors.AsType[*feed.Malformed](next.err); ok {
 			summary.Malformed++
 			s.rejects.malformed(malformed)
 			continue
 		}
 		switch {
-		case err == io.EOF:
+		case next.err == io.EOF:
 			return nil
-		case err != nil:
-			return fmt.Errorf("input: %w", err)
+		case next.err != nil:
+			return fmt.Errorf("input: %w", next.err)
 		}
-		if err := s.service.Submit(ctx, item.Line, item.Message); err != nil {
+		if err := s.service.Submit(ctx, next.item.Line, next.item.Message); err != nil {
 			return err
 		}
 		summary.Read++
 	}
 	return ctx.Err()
+}
+
+// next is what a source gave.
+type next struct {
+	item feed.Item
+	err  error
+}
+
+// read yields what a source gives, the error that ends it included, until ctx
+// ends.
+func read(ctx context.Context, source feed.Source) iter.Seq[next] {
+	given := make(chan next, 256)
+	go func() {
+		for {
+			item, err := source.Next()
+			select {
+			case given <- next{item, err}:
+			case <-ctx.Done():
+				return
+			}
+			if _, malformed := errors.AsType[*feed.Malformed](err); err != nil && !malformed {
+				return
+			}
+		}
+	}()
+	return func(yield func(next) bool) {
+		for ctx.Err() == nil {
+			select {
+			case n := <-given:
+				if !yield(n) {
+					return
+				}
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // compare runs the first messages twice more, each time on a scratch store: with

@@ -45,7 +45,7 @@ const schemaVersion = 1
 const readers = 4
 
 // OpenSQLite opens the database at path and makes it if it is not there.
-func OpenSQLite(ctx context.Context, path string) (_ *SQLite, err error) {
+func OpenSQLite(ctx context.Context, path string) (_ Store, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("open database %s: %w", path, err)

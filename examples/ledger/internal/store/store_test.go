@@ -30,7 +30,7 @@ func both(t *testing.T, test func(t *testing.T, s store.Store)) {
 	})
 }
 
-func open(t testing.TB, path string) *store.SQLite {
+func open(t testing.TB, path string) store.Store {
 	t.Helper()
 	s, err := store.OpenSQLite(context.Background(), path)
 	require.NoError(t, err)

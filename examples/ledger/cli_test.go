@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// write makes a file with the given text and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestMadeUpRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-db", "memory"},
+		{"-db", "memory", "-policy", "head-only", "-workers", "3", "-compare", "100"},
+		{"-seed", "9", "-compare", "200"},
+		{"-db", filepath.Join(t.TempDir(), "kept.db"), "-compare", "0", "-latency", "1us"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			r := ledger(t, "", append(args, "-messages", "2000")...)
+			require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
+			assert.Empty(t, r.stderr)
+			assert.Contains(t, r.stdout, "2,000 read, 2,000 ended")
+			assert.NotContains(t, r.stdout, "✗")
+		})
+	}
+}
+
+func TestGeneratedInputRuns(t *testing.T) {
+	generated := ledger(t, "", "-generate", "ndjson", "-messages", "500", "-seed", "3")
+	require.Equal(t, exitGood, generated.code)
+	assert.Equal(t, 500, strings.Count(generated.stdout, "\n"))
+	piped := ledger(t, generated.stdout, "-in", "-", "-db", "memory")
+	require.Equal(t, exitGood, piped.code, piped.stdout+piped.stderr)
+	journal := ledger(t, "", "-generate", "journal", "-messages", "500", "-seed", "3")
+	require.Equal(t, exitGood, journal.code)
+	assert.Contains(t, journal.stdout, "2024-01-01 deposit")
+}
+
+func TestSchemaFlag(t *testing.T) {
+	r := ledger(t, "", "-schema")
+	require.Equal(t, exitGood, r.code)
+	assert.True(t, json.Valid([]byte(r.stdout)))
+}
+
+func TestExitCodes(t *testing.T) {
+	const fine = `{"op":"post","postings":[{"account":"A","amount":"1","commodity":"EUR"}],"expect":[{"account":"A","balance":"1","commodity":"EUR"}]}` + "\n"
+	for name, c := range map[string]struct {
+		input string
+		code  int
+		want  string // in the summary
+	}{
+		"all well":           {fine, exitGood, "✓ expectations: 1 held"},
+		"nothing":            {"", exitGood, "0 read"},
+		"expected rejection": {`{"op":"withdraw","account":"x","amount":"1","reject":true}`, exitGood, "✓ rejected: 1 as expected, 0 otherwise"},
+		"rejection":          {`{"op":"withdraw","account":"x","amount":"1"}`, exitBad, "✗ rejected: 0 as expected, 1 otherwise"},
+		"missing rejection":  {`{"op":"open","account":"x","reject":true}`, exitBad, "✗ rejected: 0 as expected, 1 otherwise"},
+		"unmet expectation":  {fine + fine, exitBad, "✗ expectations: 1 held; not met in 1 message"},
+		"malformed line":     {"{\n" + fine, exitBad, "✗ malformed: 1 part of the input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rejects := filepath.Join(t.TempDir(), "rejects")
+			r := ledger(t, c.input, "-in", "-", "-db", "memory", "-rejects", rejects)
+			assert.Equal(t, c.code, r.code, r.stdout+r.stderr)
+			assert.Contains(t, r.stdout, c.want)
+		})
+	}
+}
+
+// What is wrong is reported with its line and kept; the rest goes on.
+func TestRejects(t *testing.T) {
+	input := `{"op":"open","account":"a"}
+{"op":"open","account":"a",}
+{"op":"withdraw","account":"a","amount":"5","commodity":"<EUR>"}
+{"op":"withdraw","account":"a","amount":"5","reject":true}
+{"op":"deposit","account":"a","amount":"5","commodity":"EUR","expect":[{"account":"a","balance":"5","commodity":"EUR"}]}
+`
+	path := filepath.Join(t.TempDir(), "rejects.ndjson")
+	r := ledger(t, input, "-in", "-", "-db", "memory", "-rejects", path)
+	require.Equal(t, exitBad, r.code)
+	assert.Contains(t, r.stderr, "line 2: malformed: not JSON")
+	assert.Contains(t, r.stderr, "line 3: rejected: no cover: a has 0 <EUR>")
+	assert.NotContains(t, r.stderr, "line 4")
+	assert.Contains(t, r.stdout, path)
+	assert.Contains(t, r.stdout, "4: 2 applied, 2 rejected, 1 malformed")
+	lines := strings.Split(strings.TrimSpace(readFile(t, path)), "\n")
+	require.Len(t, lines, 3)
+	kept := strings.Join(lines, "\n")
+	assert.Contains(t, kept, `{"line":2,"verdict":"malformed","reason":"not JSON: `)
+	assert.Contains(t, kept, `"raw":"{\"op\":\"open\",\"account\":\"a\",}"`)
+	assert.Contains(t, kept, `"message":{"op":"withdraw","account":"a","amount":"5","commodity":"<EUR>"}`)
+	assert.Contains(t, kept, `{"line":4,"verdict":"rejected as expected"`)
+}
+
+// Without -rejects what should not have happened is still kept, and what was
+// expected is not.
+func TestRejectsByDefault(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	many := strings.Repeat("nonsense\n", 25)
+	r := ledger(t, many, "-in", "-", "-db", "memory")
+	require.Equal(t, exitBad, r.code)
+	assert.Contains(t, r.stderr, "... and 15 more, see the rejects file")
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "only the rejects are left")
+	assert.Equal(t, 25, strings.Count(readFile(t, left[0]), `"raw":"nonsense"`))
+
+	require.NoError(t, os.Remove(left[0]))
+	require.Equal(t, exitGood, ledger(t, `{"op":"withdraw","account":"x","amount":"1","reject":true}`, "-in", "-").code)
+	left, err = filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestOutAndTimeline(t *testing.T) {
+	folder := t.TempDir()
+	out, timeline := filepath.Join(folder, "balances.csv"), filepath.Join(folder, "timeline.svg")
+	input := write(t, "books.csv", "txnidx,account,amount,commodity\n1,Assets:Bank,-5.00,$\n1,Expenses:Food,5.00,$\n")
+	r := ledger(t, "", "-in", input, "-out", out, "-timeline", timeline)
+	require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
+	assert.Equal(t, `account,commodity,own_balance,subtree_balance
+Assets,$,0,-5.00
+Assets:Bank,$,-5.00,-5.00
+Expenses,$,0,5.00
+Expenses:Food,$,5.00,5.00
+`, readFile(t, out))
+	assert.Contains(t, readFile(t, timeline), "look-ahead(4096), up to 64 at once")
+}
+
+// A second run goes on where the first one ended.
+func TestKeptDatabase(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "ledger.db")
+	step := func(balance string) result {
+		return ledger(t, `{"op":"post","postings":[{"account":"A","amount":"1"}],"expect":[{"account":"A","balance":"`+balance+`"}]}`, "-in", "-", "-db", db)
+	}
+	require.Equal(t, exitGood, step("1").code)
+	second := step("2")
+	require.Equal(t, exitGood, second.code, second.stdout)
+	assert.Contains(t, second.stdout, "not measured: the database was not empty")
+	assert.Equal(t, exitBad, step("4").code)
+}
+
+func TestWrongUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"-nonsense":                     "flag provided but not defined",
+		"-workers x":                    "invalid value",
+		"file.ndjson":                   "the input is given with -in",
+		"-policy both":                  `-policy "both" is not known`,
+		"-workers 0":                    "-workers is 0",
+		"-window -1":                    "-window is -1",
+		"-messages -1":                  "-messages is -1",
+		"-latency -1s":                  "-latency is -1s",
+		"-compare -1":                   "-compare is -1",
+		"-generate xml":                 `-generate "xml" is not known`,
+		"-in books.journal":             "cannot tell the format",
+		"-in x.csv -format xml":         `-format "xml" is not known`,
+		"-format ndjson":                "give that with -in",
+		"-in x.csv -listen localhost:0": "exclude each other",
+	} {
+		r := ledger(t, "", strings.Fields(args)...)
+		assert.Equal(t, exitUsage, r.code, args)
+		assert.Contains(t, r.stderr, want, args)
+		assert.Empty(t, r.stdout, args)
+	}
+	help := ledger(t, "", "-help")
+	assert.Equal(t, exitGood, help.code)
+	assert.Contains(t, help.stderr, "-timeline file")
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing", "file")
+	for _, args := range [][]string{
+		{"-in", missing + ".csv"},
+		{"-db", missing},
+		{"-messages", "10", "-db", "memory", "-out", missing},
+		{"-messages", "10", "-db", "memory", "-timeline", missing},
+		{"-messages", "3000", "-db", "memory", "-rejects", missing},
+		{"-listen", "nowhere:at:all"},
+		{"-listen", "127.0.0.1:0", "-db", missing},
+	} {
+		r := ledger(t, "", args...)
+		assert.Equal(t, exitBad, r.code, args)
+		assert.NotEmpty(t, r.stderr, args)
+	}
+	notCSV := ledger(t, "", "-in", write(t, "x.csv", "a,b\n1,2\n"), "-db", "memory")
+	assert.Equal(t, exitBad, notCSV.code)
+	assert.Contains(t, notCSV.stdout, `the CSV has no column "txnidx"`)
+}
+
+// endless is an input without an end that is interrupted on the way.
+type endless struct {
+	lines  int
+	cancel context.CancelFunc
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.lines++
+	if e.lines == 1000 {
+		e.cancel()
+	}
+	return copy(p, `{"op":"post","postings":[{"account":"A","amount":"1"}]}`+"\n"), nil
+}
+
+// An interrupted run ends what it has read, and says how far it came.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr strings.Builder
+	code := run(ctx, []string{"-in", "-", "-db", "memory"}, &endless{cancel: cancel}, &stdout, &stderr)
+	assert.Equal(t, exitBad, code)
+	assert.Regexp(t, `✗ run to its end\n +interrupted after [0-9]+ messages; those were run to their end`, stdout.String())
+	assert.Contains(t, stdout.String(), "✓ nothing lost or doubled")
+}

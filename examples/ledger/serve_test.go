@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// serving is the program while it takes messages over HTTP.
+type serving struct {
+	url    string
+	stdout strings.Builder
+	cancel context.CancelFunc
+	code   chan int
+}
+
+var address = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
+
+func serve(t *testing.T, args ...string) *serving {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &serving{cancel: cancel, code: make(chan int, 1)}
+	read, stderr := io.Pipe()
+	go func() {
+		code := run(ctx, append(args, "-listen", "127.0.0.1:0"), strings.NewReader(""), &s.stdout, stderr)
+		stderr.Close()
+		s.code <- code
+	}()
+	lines := bufio.NewReader(read)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	go io.Copy(io.Discard, lines)
+	s.url = address.FindString(line)
+	require.NotEmpty(t, s.url, line)
+	return s
+}
+
+// stop ends the program as a signal would.
+func (s *serving) stop() (code int, summary string) {
+	s.cancel()
+	code = <-s.code
+	return code, s.stdout.String()
+}
+
+func post(t *testing.T, client *http.Client, url, body string) (code int, answer string) {
+	t.Helper()
+	response, err := client.Post(url+"/messages", "application/json", strings.NewReader(body))
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	assert.NoError(t, err)
+	return response.StatusCode, strings.TrimSpace(string(text))
+}
+
+func TestServe(t *testing.T) {
+	s := serve(t)
+	client := &http.Client{}
+	for _, step := range []struct {
+		message string
+		code    int
+		answer  string
+	}{
+		{`{"op":"open","account":"client:1:a"}`, 200, `{"status":"applied"}`},
+		{`{"op":"deposit","account":"client:1:a","amount":"10.00","commodity":"EUR"}`, 200, `{"status":"applied"}`},
+		{`{"op":"withdraw","account":"client:1:a","amount":"10.01","commodity":"EUR"}`, 409,
+			`{"status":"rejected","reason":"no cover","error":"no cover: client:1:a has 10.00 EUR, of which withdraw cannot take 10.01 EUR"}`},
+		{`{"op":"buying_power","client":"client:1"}`, 200, `{"status":"applied","totals":[{"amount":"10.00","commodity":"EUR"}]}`},
+		{`{"op":"open"}`, 400, `{"status":"malformed","error":"open needs \"account\""}`},
+	} {
+		code, answer := post(t, client, s.url, step.message)
+		assert.Equal(t, step.code, code, step.message)
+		assert.JSONEq(t, step.answer, answer, step.message)
+	}
+	var senders sync.WaitGroup
+	for range 20 {
+		senders.Go(func() {
+			code, answer := post(t, client, s.url, `{"op":"deposit","account":"client:1:a","amount":"0.01","commodity":"EUR"}`)
+			assert.Equal(t, 200, code, answer)
+		})
+	}
+	senders.Wait()
+	_, answer := post(t, client, s.url, `{"op":"end_of_day"}`)
+	assert.JSONEq(t, `{"status":"applied","totals":[{"amount":"10.20","commodity":"EUR"}]}`, answer)
+	client.CloseIdleConnections()
+
+	code, summary := s.stop()
+	assert.Equal(t, exitGood, code, summary)
+	assert.Contains(t, summary, "25: 24 applied, 1 rejected")
+	assert.Contains(t, summary, "✓ money conserved in 1 commodity, at 1 end of day and at the end")
+}
+
+// A request that is under way when the end comes is answered: its body follows
+// only after the program was told to stop.
+func TestServeEndsGracefully(t *testing.T) {
+	s := serve(t, "-db", "memory")
+	body, send := io.Pipe()
+	underWay := make(chan struct{})
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { close(underWay) }})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/messages", body)
+	require.NoError(t, err)
+	request.Header.Set("Expect", "100-continue")
+	go func() {
+		<-underWay // the handler reads the body
+		s.cancel()
+		io.WriteString(send, `{"op":"open","account":"a"}`)
+		send.Close()
+	}()
+	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	code, summary := s.stop()
+	assert.Equal(t, exitGood, code, summary)
+	assert.Contains(t, summary, "1: 1 applied")
+}

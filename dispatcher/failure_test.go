@@ -189,9 +189,8 @@ func TestPanicAndGoexit(t *testing.T) {
 			require.ErrorIs(t, err, dispatcher.ErrGoexit)
 		}
 		err = d.Do(t.Context(), newJob("", func(context.Context) error {
-			var none map[int]int
-			none[1] = 1
-			return nil
+			var none []error
+			return none[len(t.Name())]
 		}, "k"))
 		var runtimeErr runtime.Error
 		require.True(t, errors.As(err, &runtimeErr))

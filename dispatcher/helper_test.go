@@ -15,7 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Other values can be given on the command line.
 	_ = flag.Set("rapid.nofailfile", "true")
+	_ = flag.Set("rapid.checks", "500")
 	flag.Parse()
 	goleak.VerifyTestMain(m)
 }
@@ -33,7 +35,6 @@ type (
 	config = dispatcher.Config[*job]
 	disp   = dispatcher.Dispatcher[*job]
 	event  = dispatcher.Event[*job]
-	report = dispatcher.Report[*job]
 )
 
 func jobKeys(j *job, claim *lockkeys.Claim) error {

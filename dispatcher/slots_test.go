@@ -1,0 +1,110 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+)
+
+// TestSlotsUnderContention: submitters of all kinds and sizes, many of whom
+// give up at the very moment at which their turn comes. No slot is lost and
+// none is given back twice, and whoever waits gets one.
+func TestSlotsUnderContention(t *testing.T) {
+	const slots, room = 8, 64
+	ctx := watchdog(t)
+	d, err := dispatcher.New(config{
+		Keys: jobKeys, Handler: runJob, Workers: 4, MaxPending: slots, MaxPendingBytes: room,
+		Size: func(j *job) int64 { return int64(len(j.name)) },
+	})
+	require.NoError(t, err)
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(p), 11))
+			for range scale(100_000) {
+				j := &job{name: string(make([]byte, random.IntN(room+1))), keys: requests("k")}
+				var err error
+				switch random.IntN(4) {
+				case 0:
+					err = d.TrySubmit(j)
+				case 1:
+					short, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(20))*time.Microsecond)
+					err = d.Submit(short, j)
+					cancel()
+				case 2:
+					_, err = d.SubmitBatch(ctx, []*job{j, j, j})
+				default:
+					err = d.Submit(ctx, j)
+				}
+				if err != nil && !errors.Is(err, dispatcher.ErrFull) && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v: %+v", err, d.Stats())
+					return
+				}
+			}
+		})
+	}
+	producers.Wait()
+	require.NoError(t, d.Drain(ctx), "%+v", d.Stats())
+	open := make(chan struct{})
+	block := func(context.Context) error { <-open; return nil }
+	for range slots {
+		require.NoError(t, d.TrySubmit(newJob("", block)))
+	}
+	require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+	close(open)
+	require.NoError(t, d.Drain(ctx))
+	require.NoError(t, d.TrySubmit(&job{name: string(make([]byte, room))}), "all bytes are there")
+	require.NoError(t, d.Drain(ctx))
+	require.NoError(t, d.Close())
+}
+
+// TestSubmitterGivesUpInLine: the one in front gives up, and the next gets its
+// turn at once.
+func TestSubmitterGivesUpInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, sized(10))
+		submit(t, d, newJob("123456", takes(time.Minute, nil))) // leaves room for 4
+		impatient, cancel := context.WithTimeoutCause(t.Context(), time.Second, errGiveUp)
+		defer cancel()
+		begun := time.Now()
+		first := make(chan error, 1)
+		go func() { first <- d.Submit(impatient, newJob("1234567", nil)) }()
+		synctest.Wait()
+		second := make(chan error, 1)
+		go func() { second <- d.Submit(t.Context(), newJob("1", nil)) }()
+		synctest.Wait()
+		require.ErrorIs(t, d.TrySubmit(newJob("1", nil)), dispatcher.ErrFull, "nobody passes who waits")
+		require.ErrorIs(t, <-first, errGiveUp)
+		require.NoError(t, <-second)
+		require.Equal(t, time.Second, time.Since(begun))
+		require.NoError(t, d.TrySubmit(newJob("1", nil)))
+		drain(t, d)
+	})
+}
+
+// TestHandlerSubmits: a handler may submit where that does not wait, also to
+// its own keys; the new message comes after it.
+func TestHandlerSubmits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Workers: 1})
+		depth := 0
+		var down func(ctx context.Context) error
+		down = func(ctx context.Context) error {
+			if depth++; depth == 1000 {
+				return nil
+			}
+			return d.Submit(ctx, newJob("", down, "k"))
+		}
+		submit(t, d, newJob("", down, "k"))
+		drain(t, d)
+		require.Equal(t, 1000, depth)
+	})
+}

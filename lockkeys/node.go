@@ -259,16 +259,13 @@ func (r *run[T]) free(n *node[T]) bool {
 // newRun appends an empty run to the lane of n.
 func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 	r := &n.own
-	switch {
-	case !n.ownUsed:
-		n.ownUsed = true
-	case s.freeRuns != nil:
-		r = s.freeRuns
-		s.freeRuns = r.next
-		s.freeRunCount--
-	default:
-		r = new(run[T])
+	if n.ownUsed {
+		var ok bool
+		if r, ok = s.runs.Get().(*run[T]); !ok {
+			r = new(run[T])
+		}
 	}
+	n.ownUsed = true
 	r.mode, r.granted, r.live, r.prev, r.next = mode, false, 0, n.tail, nil
 	if n.tail == nil {
 		n.head = r
@@ -282,18 +279,12 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 	return r
 }
 
-// maxFreeRuns bounds the runs kept for reuse.
-const maxFreeRuns = 1024
-
 // freeRun keeps a run, which has no steps any more, for reuse.
 func (s *Set[T]) freeRun(n *node[T], r *run[T]) {
 	r.prev, r.next = nil, nil
-	switch {
-	case r == &n.own:
+	if r == &n.own {
 		n.ownUsed = false
-	case s.freeRunCount < maxFreeRuns:
-		r.next = s.freeRuns
-		s.freeRuns = r
-		s.freeRunCount++
+	} else {
+		s.runs.Put(r)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/google/btree"
 )
@@ -61,8 +62,7 @@ type Set[T any] struct {
 
 	idleFirst, idleLast *node[T] // candidates for removal, oldest first
 
-	freeRuns     *run[T]
-	freeRunCount int
+	runs, nodes sync.Pool // for reuse
 
 	pivot node[T]  // the key of a look-up
 	found *node[T] // its result
@@ -281,7 +281,11 @@ func (s *Set[T]) node(k Key) *node[T] {
 		} else {
 			path = k.path[:k.segmentEnd(len(n.key.path)+1)]
 		}
-		child := &node[T]{key: Key{path}, parent: n}
+		child, ok := s.nodes.Get().(*node[T])
+		if !ok {
+			child = new(node[T])
+		}
+		child.key, child.parent = Key{path}, n
 		n.kids++
 		s.index.ReplaceOrInsert(child)
 		n = child
@@ -340,9 +344,12 @@ func (s *Set[T]) evict() {
 				ways[i].node = nil
 			}
 		}
-		n.parent.kids--
-		if n.parent.idle() {
-			s.listIdle(n.parent)
+		parent := n.parent
+		*n = node[T]{}
+		s.nodes.Put(n)
+		parent.kids--
+		if parent.idle() {
+			s.listIdle(parent)
 		}
 	}
 }

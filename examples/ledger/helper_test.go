@@ -65,14 +65,14 @@ func (s setup) String() string {
 	return db + "/" + s.policy.String() + "/" + strconv.Itoa(s.workers)
 }
 
-// setups are the ways to run each data set.
+// setups are the ways to run each data set; see also TestOnSQLite.
 func setups() (list []setup) {
 	for _, policy := range []dispatcher.Policy{dispatcher.LookAhead(4096), dispatcher.HeadOnly()} {
 		for _, workers := range []int{1, 2, 8, 64} {
 			list = append(list, setup{"memory", workers, policy})
 		}
 	}
-	return append(list, setup{"", 64, dispatcher.LookAhead(4096)})
+	return list
 }
 
 // replayAll runs messages and returns the summary, of which the checks are for
@@ -101,7 +101,7 @@ func requireGood(t *testing.T, s *report.Summary) {
 	}
 }
 
-// own and subtree look up final balances; what is not there is zero.
+// finals looks up final balances; what is not there is zero.
 type finals map[book.Holding]report.Balance
 
 func finalsOf(balances []report.Balance) finals {

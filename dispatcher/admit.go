@@ -30,14 +30,7 @@ func (d *Dispatcher[M]) nextLocked() *task[M] {
 	if a == nil {
 		return nil
 	}
-	t := d.mu.spare
-	if t != nil {
-		d.mu.spare, t.next = t.next, nil
-		d.mu.spares--
-	} else {
-		t = new(task[M])
-		t.place.Owner = t
-	}
+	t := d.spareLocked()
 	t.id, t.msg, t.done, t.size, t.holdsSlot = id, a.msg, a.done, a.size, true
 	t.claim.Copy(&a.claim)
 	if a.rare != nil {

@@ -24,11 +24,11 @@ type Handler[M any] func(ctx context.Context, m M) error
 // exclusive keys, in the order given, so that one database transaction serves
 // many. It returns nil if all succeeded, else one result for each message.
 //
-// Results count up to the first one that is neither nil nor [Permanent]. That
-// one is a failed attempt, and what comes after it is run again as if it had
-// not been in the batch: the handler must have had no lasting effect for it.
-// A handler that works in one transaction meets this by itself, with
-// FailAll(err, len(ms)) when the transaction is rolled back.
+// Results count up to the first error. The message of that one has failed,
+// for this attempt or for good, and those after it are run again as if they
+// had not been in the batch: the handler must stop at the first error, or
+// undo what it did after it. A handler that works in one transaction meets
+// this by itself, with FailAll(err, len(ms)) when that is rolled back.
 type BatchHandler[M any] func(ctx context.Context, ms []M) []error
 
 // FailAll returns n results that are all err: what a [BatchHandler] returns

@@ -39,10 +39,12 @@ import (
 // worker sees the message, or the submitter sees that it must take the mutex
 // and signal.
 type Dispatcher[M any] struct {
-	cfg      Config[M] // with defaults
-	window   int       // of its policy
-	intake   *intake[M]
+	cfg    Config[M] // with defaults
+	window int       // of its policy
+	intake *intake[M]
+	// For reuse.
 	arrivals sync.Pool // of *[1]arrival
+	tasks    sync.Pool // of *task, beyond mu.spare
 
 	// The context of all handlers, ended near the deadline of a shutdown.
 	work       context.Context
@@ -62,7 +64,7 @@ type Dispatcher[M any] struct {
 		sync.Mutex
 		work sync.Cond // idle workers wait here
 
-		// Ended tasks for their next use, linked by next.
+		// Ended tasks for their next use, linked by next; see reuseLocked.
 		spare  *task[M]
 		spares int
 		left   slots // on their way back to the intake
@@ -71,10 +73,12 @@ type Dispatcher[M any] struct {
 		// stay in it until they end.
 		waiting taskList[M]
 		looking int // of those, the ones that use the look-ahead window
+		stalled int // and the ones behind a parked message
 		ready   readyHeap[M]
 		workers []*worker[M]
 		backoff map[*task[M]]struct{}
 		parked  map[uint64]*task[M]
+		leaving int // given up by an operator who is about to end them
 		// The claims of parked and stalled messages. A blocked message is
 		// behind a parked one exactly if it conflicts with one of these.
 		closed lockkeys.Set[*task[M]]

@@ -43,6 +43,9 @@ var (
 	ErrSkipped = errors.New("dispatcher: given up by an operator")
 )
 
+// errResults is the error of a BatchHandler that broke its contract.
+var errResults = errors.New("dispatcher: BatchHandler must give nil, or one result for each message")
+
 // Errors of operating on keys and parked messages.
 var (
 	// ErrNotParked is returned by Resume, Skip and Drop for an id that is not

@@ -328,8 +328,9 @@ func everythingAtOnce(t *testing.T, round int) {
 	all.Go(func() {
 		for stop.Err() == nil {
 			s := d.Stats()
-			if s.Waiting < 0 || s.Behind < 0 {
-				t.Errorf("%+v", s)
+			total := s.Queued + s.Waiting + s.Ready + s.Running + s.Backoff + s.Parked + s.Behind
+			if s.Waiting < 0 || s.Behind < 0 || s.Accepted != uint64(total)+s.Succeeded+s.Failed && d.Err() == nil {
+				t.Errorf("%d %+v", total, s)
 			}
 			_ = d.Snapshot()
 			time.Sleep(time.Millisecond)
@@ -341,7 +342,7 @@ func everythingAtOnce(t *testing.T, round int) {
 		}
 		for ctx.Err() == nil {
 			require.NoError(t, d.Drain(ctx), "%+v", d.Stats())
-			if s := d.Stats(); s.Parked == 0 && s.Behind == 0 {
+			if s := d.Stats(); s.Accepted == s.Succeeded+s.Failed {
 				break
 			}
 		}

@@ -101,9 +101,17 @@ func (m *model) operate() {
 	case 1:
 		m.skipped[p.Message] = true
 	case 2:
+		considered := map[int]bool{}
 		for _, q := range m.d.Snapshot().Messages {
+			considered[q.Message] = true
 			if q.ID == p.ID || q.State == dispatcher.StateWaiting && lockkeys.NewClaim(q.Claim...).Conflicts(lockkeys.NewClaim(p.Claim...)) {
 				m.skipped[q.Message] = true
+			}
+		}
+		for i := 1; i <= int(m.d.Stats().Accepted); i++ { // those still in the queue
+			if !considered[i] && len(m.results[i]) == 0 && !m.plan.messages[i-1].keyFails &&
+				lockkeys.NewClaim(m.wide[i]...).Conflicts(lockkeys.NewClaim(p.Claim...)) {
+				m.skipped[i] = true
 			}
 		}
 	}

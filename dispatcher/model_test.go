@@ -204,12 +204,8 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 		if err == nil {
 			err = m.end(i, s)
 		}
-		if results[n] = err; err == nil {
-			continue
-		}
-		if m.plan.failure == dispatcher.Park || !dispatcher.IsPermanent(err) {
-			copy(results[n+1:], dispatcher.FailAll(errUntouched, len(batch)))
-			break
+		if results[n] = err; err != nil {
+			break // what comes after it has not been touched, whatever its result
 		}
 	}
 	return results

@@ -25,27 +25,19 @@ const (
 )
 
 // finish judges the results of a batch and completes what ended. Results count
-// up to the first that is neither nil nor permanent, and what follows it goes
-// back as it was. So does a failure that follows one which keeps its keys: it
-// has to wait for that. Called again, finish goes on behind the message that
-// it was at.
+// up to the first error, and what follows it goes back as it was; unless the
+// handler's results make no sense, when none of its messages may run again.
+// Called again, finish goes on behind the message that it was at.
 func (w *worker[M]) finish() {
-	d := w.d
-	cut, kept := false, false
-	for i, t := range w.batch {
-		err := w.results[i]
-		if i == len(w.outcomes) {
-			o := outcome{kind: untouched}
-			if !cut && (err == nil || !kept) {
-				o = d.judge(t, err)
-			}
-			w.outcomes = append(w.outcomes, o)
-			if o.kind == ended {
-				d.complete(t, o.err)
-			}
+	for i := len(w.outcomes); i < len(w.batch); i++ {
+		o := outcome{kind: untouched}
+		if i == 0 || w.outcomes[i-1].kind == ended && (w.results[i-1] == nil || errors.Is(w.results[i], errResults)) {
+			o = w.d.judge(w.batch[i], w.results[i])
 		}
-		cut = cut || err != nil && !IsPermanent(err)
-		kept = kept || w.outcomes[i].kind != ended
+		w.outcomes = append(w.outcomes, o)
+		if o.kind == ended {
+			w.d.complete(w.batch[i], o.err)
+		}
 	}
 }
 

@@ -75,9 +75,10 @@ func (d *Dispatcher[M]) Resume(id uint64) error {
 // it. The error of Skip is [ErrNotParked] or [ErrClosed].
 func (d *Dispatcher[M]) Skip(id uint64) error { return d.giveUp(id, false) }
 
-// Drop gives up a parked message and all that waits and conflicts with it;
-// their results wrap [ErrSkipped]. The error of Drop is [ErrNotParked] or
-// [ErrClosed].
+// Drop gives up a parked message and all accepted ones that conflict with it;
+// their results wrap [ErrSkipped]. To know them, it considers everything in
+// the queue, whatever the policy's window. The error of Drop is
+// [ErrNotParked] or [ErrClosed].
 func (d *Dispatcher[M]) Drop(id uint64) error { return d.giveUp(id, true) }
 
 func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
@@ -87,12 +88,17 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 		d.mu.Unlock()
 		return err
 	}
+	if related {
+		d.considerAllLocked()
+	}
 	leaving := []*task[M]{t}
 	for q := d.mu.waiting.first; related && q != nil; {
 		next := q.next
 		if q.state == StateWaiting && q.claim.Conflicts(&t.claim) {
 			d.mu.waiting.remove(q)
-			if !q.stalled {
+			if q.stalled {
+				d.mu.stalled--
+			} else {
 				d.mu.looking--
 			}
 			q.state, q.err = StateParked, t.err
@@ -100,6 +106,7 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 		}
 		q = next
 	}
+	d.mu.leaving += len(leaving)
 	d.mu.Unlock()
 
 	// Nobody else can end these now, and their keys are still taken.
@@ -117,9 +124,19 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 		}
 		d.endLocked(q, -1, q.err)
 	}
+	d.mu.leaving -= len(leaving)
 	d.signalLocked()
 	d.quietLocked()
 	return nil
+}
+
+// considerAllLocked considers all messages in the queue.
+func (d *Dispatcher[M]) considerAllLocked() {
+	for t := d.nextLocked(); t != nil; t = d.nextLocked() {
+		if d.admitLocked(t) {
+			d.readyLocked(t)
+		}
+	}
 }
 
 // unparkLocked takes a message off the parked ones. It goes on having its
@@ -160,6 +177,7 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 		return false
 	}
 	t.stalled = true
+	d.mu.stalled++
 	d.leaveSlotLocked(t)
 	return true
 }
@@ -203,14 +221,14 @@ func (d *Dispatcher[M]) restallLocked() {
 // closedNoMoreLocked takes a claim out of the closed set without looking at
 // those that are in it because of that claim.
 func (d *Dispatcher[M]) closedNoMoreLocked(t *task[M]) {
-	t.stalled = false
+	d.unstallLocked(t)
 	d.mu.closed.Remove(&t.more().closed, nil)
 }
 
 // openLocked takes a claim that is parked no longer, or stalled no longer, out
 // of the closed set, and all those that were stalled because of it alone.
 func (d *Dispatcher[M]) openLocked(t *task[M]) {
-	t.stalled = false
+	d.unstallLocked(t)
 	woken := d.mu.closed.Remove(&t.more().closed, nil)
 	for len(woken) > 0 {
 		q := woken[len(woken)-1].Owner
@@ -218,10 +236,19 @@ func (d *Dispatcher[M]) openLocked(t *task[M]) {
 		if !q.stalled {
 			continue
 		}
-		q.stalled = false
+		d.unstallLocked(q)
 		if q.state == StateWaiting {
 			d.mu.looking++
 		}
 		woken = d.mu.closed.Remove(&q.more().closed, woken)
 	}
+}
+
+// unstallLocked notes that a message is not behind a parked one any more. One
+// that an operator is giving up does not count.
+func (d *Dispatcher[M]) unstallLocked(t *task[M]) {
+	if t.stalled && t.state == StateWaiting {
+		d.mu.stalled--
+	}
+	t.stalled = false
 }

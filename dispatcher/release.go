@@ -66,15 +66,33 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	d.reuseLocked(t)
 }
 
-// maxSpares bounds the tasks kept for their next use.
-const maxSpares = 1024
-
-// reuseLocked keeps a task that was reset for its next use.
+// reuseLocked keeps a task that was reset for its next use: a few at hand, the
+// last one first since the processor still has it in its cache, others for as
+// long as the garbage collector lets them be.
 func (d *Dispatcher[M]) reuseLocked(t *task[M]) {
-	if d.mu.spares < maxSpares {
-		d.mu.spares++
-		t.next, d.mu.spare = d.mu.spare, t
+	const atHand = 64
+	if d.mu.spares == atHand {
+		d.tasks.Put(t)
+		return
 	}
+	d.mu.spares++
+	t.next, d.mu.spare = d.mu.spare, t
+}
+
+// spareLocked returns a task for a message.
+func (d *Dispatcher[M]) spareLocked() *task[M] {
+	t := d.mu.spare
+	if t != nil {
+		d.mu.spares--
+		d.mu.spare, t.next = t.next, nil
+		return t
+	}
+	t, ok := d.tasks.Get().(*task[M])
+	if !ok {
+		t = new(task[M])
+		t.place.Owner = t
+	}
+	return t
 }
 
 // removeLocked takes the claim of t out of the set and wakes what waited for

@@ -241,7 +241,7 @@ func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 // isQuietLocked tells whether nothing is left but what is parked, or behind
 // that.
 func (d *Dispatcher[M]) isQuietLocked() bool {
-	if d.mu.looking > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 {
+	if d.mu.looking > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 || d.mu.leaving > 0 {
 		return false
 	}
 	return d.runningLocked() == 0

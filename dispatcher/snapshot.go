@@ -36,8 +36,8 @@ func (d *Dispatcher[M]) Stats() Stats {
 	s.Ready = len(d.mu.ready)
 	s.Running = d.runningLocked()
 	s.Backoff = len(d.mu.backoff)
-	s.Parked = len(d.mu.parked)
-	s.Behind = d.mu.closed.Len() - len(d.mu.parked)
+	s.Parked = len(d.mu.parked) + d.mu.leaving
+	s.Behind = d.mu.stalled
 	return s
 }
 

@@ -148,7 +148,7 @@ func (w *worker[M]) callBatch() (results []error) {
 		}
 		return results
 	}
-	return FailAll(Permanent(fmt.Errorf("dispatcher: BatchHandler gave %d results for %d messages: it must give nil, or one for each", len(results), n)), n)
+	return FailAll(Permanent(fmt.Errorf("%w: %d for %d messages", errResults, len(results), n)), n)
 }
 
 func noCancel() {}

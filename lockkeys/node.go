@@ -19,18 +19,20 @@ package lockkeys
 // A withdrawn step leaves the others where they are, so that it costs no more
 // than the end of a granted one.
 type node[T any] struct {
+	// What an unhindered claim needs comes first, for the processor's cache.
 	key     Key
 	parent  *node[T] // nil for the root
-	kids    int      // nodes whose parent is this one
 	head    *run[T]  // the lane
 	tail    *run[T]
-	firstX  *run[T] // the first X of the lane
 	readers int
-	behindX steps[T] // the IS steps that wait
-	own     run[T]   // one run for the lane, which mostly needs no more
+	own     run[T] // one run for the lane, which mostly needs no more
 	ownUsed bool
+	listed  bool // in the set's list of idle nodes
 
-	listed   bool // in the set's list of idle nodes
+	kids    int      // nodes whose parent is this one
+	firstX  *run[T]  // the first X of the lane
+	behindX steps[T] // the IS steps that wait
+
 	nextIdle *node[T]
 	stamp    uint64 // of the last Add or Shrink that came by, and
 	at       int    // the index of its step for this node
@@ -52,9 +54,9 @@ func (n *node[T]) idle() bool { return n.kids == 0 && !n.used() && n.parent != n
 
 // run is a group of adjacent steps of one mode in a node's lane.
 type run[T any] struct {
+	live       int // steps in the run, waiting or granted
 	mode       nodeMode
 	granted    bool
-	live       int      // steps in the run, waiting or granted
 	steps      steps[T] // those of them that wait, or are real
 	prev, next *run[T]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/shopspring/decimal"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -133,7 +134,9 @@ func expectAsserted(t *testing.T, account book.Account, sign, amount string, see
 	want := parseMixed(t, amount)
 	if strings.HasPrefix(sign, "==") {
 		for c := range seen {
-			want[c] = want[c] // zero, where the assertion does not name it
+			if _, named := want[c]; !named {
+				want[c] = decimal.Zero
+			}
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(want)) {

@@ -35,10 +35,10 @@ func TestMadeUpRun(t *testing.T) {
 		{"-db", filepath.Join(t.TempDir(), "kept.db"), "-compare", "0", "-latency", "1us"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			r := ledger(t, "", append(args, "-messages", "2000")...)
+			r := ledger(t, "", append(args, "-messages", "1000")...)
 			require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
 			assert.Empty(t, r.stderr)
-			assert.Contains(t, r.stdout, "2,000 read, 2,000 ended")
+			assert.Contains(t, r.stdout, "1,000 read, 1,000 ended")
 			assert.NotContains(t, r.stdout, "✗")
 		})
 	}

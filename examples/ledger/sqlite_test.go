@@ -36,7 +36,7 @@ func TestOnSQLite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ms := load(t)
 			if raceDetector {
-				ms = ms[:min(len(ms), 1500)]
+				ms = ms[:min(len(ms), 500)]
 			}
 			memory := replayAll(t, setup{"memory", 1, dispatcher.HeadOnly()}, ms)
 			sqlite := replayAll(t, setup{"", 64, dispatcher.LookAhead(4096)}, ms)

@@ -43,15 +43,6 @@ func (a Amount) String() string { return a.StringFixed(max(-a.Exponent(), 0)) }
 // Format writes the same as String for every verb.
 func (a Amount) Format(f fmt.State, _ rune) { io.WriteString(f, a.String()) } // f keeps the error
 
-// MarshalText gives the same as String.
-func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText reads what [ParseAmount] does.
-func (a *Amount) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAmount(string(text))
-	return err
-}
-
 // MarshalJSON writes a string, which keeps every digit in every JSON reader.
 func (a Amount) MarshalJSON() ([]byte, error) { return []byte(`"` + a.String() + `"`), nil }
 

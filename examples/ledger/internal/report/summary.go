@@ -9,6 +9,7 @@ import (
 	humanize "github.com/dustin/go-humanize"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -193,8 +194,13 @@ func (s *Summary) writeBalances(p *page) {
 		return
 	}
 	p.heading("balances of the top-level accounts, with all below them")
+	last := book.Root
 	for _, b := range top {
-		p.row("  %-36s %22s %s", shorten(string(b.Account), 36), grouped(b.Subtree, places[b.Commodity]), b.Commodity)
+		name := ""
+		if b.Account != last {
+			name, last = shorten(string(b.Account), 36), b.Account
+		}
+		p.row("  %-36s %22s %s", name, grouped(b.Subtree, places[b.Commodity]), b.Commodity)
 	}
 	p.heading("largest balances of single accounts")
 	for _, b := range largest {

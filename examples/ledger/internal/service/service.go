@@ -151,7 +151,7 @@ func (s *Service) Finish(ctx context.Context) error {
 	drained := s.dispatcher.Drain(ctx)
 	report, err := s.dispatcher.Shutdown(context.WithoutCancel(ctx))
 	if n := len(report.Unfinished); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages were accepted and not run", n))
+		err = errors.Join(err, fmt.Errorf("messages that were accepted and not run: %d", n))
 	}
 	return errors.Join(drained, err)
 }

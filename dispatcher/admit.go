@@ -74,12 +74,18 @@ func (d *Dispatcher[M]) wakeLocked(t *task[M]) {
 		return // a shutdown has given it back, or will
 	}
 	d.mu.waiting.remove(t)
+	d.lookedAtLocked(t)
+	d.readyLocked(t)
+}
+
+// lookedAtLocked notes that a message which is about to leave the waiting ones
+// uses the look-ahead window no longer.
+func (d *Dispatcher[M]) lookedAtLocked(t *task[M]) {
 	if t.stalled {
 		d.openLocked(t)
 	} else {
 		d.mu.looking--
 	}
-	d.readyLocked(t)
 }
 
 func (d *Dispatcher[M]) readyLocked(t *task[M]) {
@@ -99,7 +105,7 @@ func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 	for last := t; len(w.batch) < d.cfg.MaxBatch; {
 		if place, ok := d.mu.set.Behind(&last.place); ok && place.Owner.state == StateWaiting {
 			last = place.Owner
-			d.mu.looking--
+			d.lookedAtLocked(last)
 			w.batch = append(w.batch, last)
 			continue
 		}

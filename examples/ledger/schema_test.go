@@ -41,6 +41,22 @@ func TestMadeUpMessagesFollowTheSchema(t *testing.T) {
 	}
 }
 
+// The lines that README.md shows are messages.
+func TestREADMEMessages(t *testing.T) {
+	schema := compileSchema(t)
+	_, rest, found := strings.Cut(readFile(t, "README.md"), "```json\n")
+	require.True(t, found)
+	shown, _, _ := strings.Cut(rest, "```")
+	ops := map[book.Op]bool{}
+	for line := range strings.Lines(shown) {
+		m, err := book.Decode([]byte(line))
+		require.NoError(t, err, line)
+		assert.True(t, validates(t, schema, line), line)
+		ops[m.Op] = true
+	}
+	assert.Len(t, ops, len(book.Ops()), "one line for each operation")
+}
+
 // The schema and the program agree about what a message is. The last few are
 // what a schema cannot say.
 func TestSchemaAndProgramAgree(t *testing.T) {

@@ -63,7 +63,7 @@ func checkShape(data []byte) (names []string, err error) {
 	case token != json.Delim('{'):
 		return nil, fmt.Errorf("a message is a JSON object, not %.40v", token)
 	}
-	if names, err = checkObject(decoder, ""); err != nil {
+	if names, err = checkObject(decoder, "", 1); err != nil {
 		return nil, err
 	}
 	if _, err := decoder.Token(); err != io.EOF {
@@ -72,9 +72,9 @@ func checkShape(data []byte) (names []string, err error) {
 	return names, nil
 }
 
-// checkObject checks the rest of an object that stands in the field holder, and
-// returns the names of its fields.
-func checkObject(decoder *json.Decoder, holder string) (seen []string, err error) {
+// checkObject checks the rest of an object that stands in the field holder at
+// the given level, and returns the names of its fields.
+func checkObject(decoder *json.Decoder, holder string, level int) (seen []string, err error) {
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
@@ -88,7 +88,7 @@ func checkObject(decoder *json.Decoder, holder string) (seen []string, err error
 			return nil, fmt.Errorf("field %q is given twice", name)
 		}
 		seen = append(seen, name)
-		if err := checkValue(decoder, name); err != nil {
+		if err := checkValue(decoder, name, level+1); err != nil {
 			return nil, err
 		}
 	}
@@ -101,19 +101,24 @@ func checkObject(decoder *json.Decoder, holder string) (seen []string, err error
 	return seen, wrapSyntax(err)
 }
 
-func checkValue(decoder *json.Decoder, name string) error {
+// maxLevel is that of a field of an object in a list in the message.
+const maxLevel = 4
+
+func checkValue(decoder *json.Decoder, name string, level int) error {
 	token, err := decoder.Token()
 	switch {
 	case err != nil:
 		return fmt.Errorf("not JSON: %w", err)
 	case token == nil:
 		return fmt.Errorf("field %q is null: leave it out", name)
+	case level > maxLevel:
+		return fmt.Errorf("field %q is nested too deeply: see the schema", name)
 	case token == json.Delim('{'):
-		_, err = checkObject(decoder, name)
+		_, err = checkObject(decoder, name, level)
 		return err
 	case token == json.Delim('['):
 		for decoder.More() {
-			if err := checkValue(decoder, name); err != nil {
+			if err := checkValue(decoder, name, level+1); err != nil {
 				return err
 			}
 		}

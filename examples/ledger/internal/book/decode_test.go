@@ -65,6 +65,8 @@ var badMessages = map[string]string{
 	`{"op":"post","expect":[{"account":"a","balance":"1","scope":""}]}`:       `scope "" is not known`,
 	`{"op":"post","expect":[{"account":"a","balance":"1","tolerance":"-1"}]}`: "must not be negative",
 	`{"op":"post","reject":true,"expect":[{"account":"a","balance":"1"}]}`:    "exclude each other",
+	`{"op":"post","postings":` + strings.Repeat("[", 1e6):                     "nested too deeply",
+	strings.Repeat(`{"gets":`, 1e5):                                           "nested too deeply",
 	`{"op":"end_of_day","client":"a"}`:                                        `end_of_day does not take "client"`,
 }
 

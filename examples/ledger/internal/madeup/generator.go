@@ -28,8 +28,8 @@ type Generator struct {
 	newcomers   int       // clients still to come
 	popular     *rand.Zipf
 	script      []*book.Message // to be given before anything else is made
-	choices     []choice
-	weights     int
+	choices     []choice        // the package's; named here since they lead back to the generator
+	weights     int             // their sum
 }
 
 const (
@@ -77,13 +77,11 @@ func (g *Generator) make() *book.Message {
 	if g.newcomers > 0 && g.chance(5) {
 		g.introduce()
 	}
-	n := g.r.IntN(g.weights)
-	for _, c := range g.choices {
-		if n -= c.weight; n < 0 {
-			return c.make(g)
-		}
+	i := 0
+	for n := g.r.IntN(g.weights); n >= g.choices[i].weight; i++ {
+		n -= g.choices[i].weight
 	}
-	return g.endOfDay()
+	return g.choices[i].make(g)
 }
 
 // introduce lets the next client come: it opens its accounts and pays them in.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,11 +18,8 @@ import (
 // A run that is killed leaves a book that is exactly its journal: every
 // message whole or not at all.
 func TestKilled(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ledger")
-	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(built))
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	command := exec.Command(program, "-messages", "1000000", "-db", path)
+	command := process(t, "-messages", "1000000", "-db", path)
 	require.NoError(t, command.Start())
 
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")

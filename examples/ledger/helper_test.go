@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -22,7 +23,25 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProgram makes the test binary behave as the program.
+const asProgram = "LEDGER_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// process is the program as a process of its own.
+func process(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.Command(binary, args...)
+	command.Env = append(command.Environ(), asProgram+"=1")
+	return command
+}
 
 // result is what a run of the program left.
 type result struct {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,4 +127,23 @@ func TestServeEndsGracefully(t *testing.T) {
 	code, summary := s.stop()
 	assert.Equal(t, exitGood, code, summary)
 	assert.Contains(t, summary, "1: 1 applied")
+}
+
+// SIGTERM, as service managers send it, is a good end.
+func TestSIGTERM(t *testing.T) {
+	command := process(t, "-listen", "127.0.0.1:0")
+	stderr, err := command.StderrPipe()
+	require.NoError(t, err)
+	var stdout strings.Builder
+	command.Stdout = &stdout
+	require.NoError(t, command.Start())
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	client := &http.Client{}
+	code, answer := post(t, client, address.FindString(line), `{"op":"open","account":"a"}`)
+	client.CloseIdleConnections()
+	assert.Equal(t, http.StatusOK, code, answer)
+	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, command.Wait())
+	assert.Contains(t, stdout.String(), "1: 1 applied")
 }

@@ -121,7 +121,9 @@ func (d *Dispatcher[M]) leaveSlotLocked(t *task[M]) {
 		t.holdsSlot = false
 		d.mu.left.count++
 		d.mu.left.bytes += t.size
-		if d.mu.left.count >= d.intake.batch {
+		// Who waits for a slot while a worker is idle may have what that
+		// worker could run.
+		if d.mu.left.count >= d.intake.batch || d.idle.Load() > 0 && d.intake.waiting.Load() > 0 {
 			d.intake.giveBack(&d.mu.left)
 		}
 	}

@@ -108,3 +108,53 @@ func TestHandlerSubmits(t *testing.T) {
 		require.Equal(t, 1000, depth)
 	})
 }
+
+// TestSlotsGivenBackByAnOperator: slots come back in batches, but whoever waits
+// for one gets it even if no worker has anything to do any more.
+func TestSlotsGivenBackByAnOperator(t *testing.T) {
+	for name, act := range map[string]func(d *disp, t *testing.T){
+		"drop": func(d *disp, t *testing.T) { require.NoError(t, d.Drop(1)) },
+		"skip": func(d *disp, t *testing.T) { require.NoError(t, d.Skip(1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// Two parked messages are all that MaxParked allows: what is
+				// behind them counts as pending.
+				d := start(t, config{Workers: 2, MaxPending: 64, MaxParked: 2, Failure: dispatcher.Park})
+				submit(t, d, newJob("", takes(0, errBoom), "a"), newJob("", takes(0, errBoom), "b"))
+				synctest.Wait()
+				for i := range 64 {
+					submit(t, d, newJob("", nil, []string{"a", "b"}[min(i/3, 1)]))
+				}
+				synctest.Wait()
+				require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+				accepted := make(chan error, 1)
+				go func() { accepted <- d.Submit(t.Context(), newJob("", nil, "b")) }()
+				synctest.Wait()
+				act(d, t)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Len(t, accepted, 1, "three slots are free")
+				require.NoError(t, <-accepted)
+				require.NoError(t, d.Drop(2))
+				drain(t, d)
+			})
+		})
+	}
+}
+
+// TestSlotIsNotHeldBackFromAnIdleWorker: one slot of many is free, and what
+// waits for it could start at once.
+func TestSlotIsNotHeldBackFromAnIdleWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Workers: 2, MaxPending: 64})
+		submit(t, d, newJob("", takes(time.Second, nil), "k"))
+		for range 63 {
+			submit(t, d, newJob("", takes(30*time.Second, nil), "k"))
+		}
+		begun := time.Now()
+		require.NoError(t, d.Do(t.Context(), newJob("", nil, "other")))
+		require.Equal(t, time.Second, time.Since(begun))
+		drain(t, d)
+	})
+}

@@ -26,6 +26,7 @@ type planned struct {
 	keys     []lockkeys.Request
 	gap      time.Duration // before it is submitted
 	keyFails bool
+	buried   bool   // if it fails: dead-lettered, and not parked
 	steps    []step // one for each attempt; afterwards it succeeds
 }
 
@@ -79,6 +80,10 @@ func drawPlan(t *rapid.T, v variant) plan {
 		maxPending: rapid.SampledFrom([]int{1, 3, 1 << 16}).Draw(t, "max pending"),
 		observed:   rapid.IntRange(0, 1).Draw(t, "observed"),
 	}
+	buried := rapid.Bool()
+	if !v.park {
+		buried = rapid.Just(true)
+	}
 	if v.batch {
 		p.batch = rapid.IntRange(1, 4).Draw(t, "batch")
 	}
@@ -94,6 +99,7 @@ func drawPlan(t *rapid.T, v variant) plan {
 		m := planned{
 			keys:     drawKeys(t, 0, 4),
 			gap:      max(drawTicks(t, 6, "gap")-4*tick, 0),
+			buried:   buried.Draw(t, "buried"),
 			keyFails: rapid.IntRange(0, 19).Draw(t, "key function fails") == 19,
 		}
 		if v.batch && rapid.Bool().Draw(t, "batchable") {

@@ -94,9 +94,18 @@ func (m *model) config() dispatcher.Config[int] {
 		MaxAttempts: m.plan.attempts,
 		Backoff:     dispatcher.Backoff{Initial: tick, Max: 3 * tick, Jitter: -1},
 		Failure:     m.plan.failure,
+		DeadLetter:  m.deadLetter,
 		MaxParked:   m.plan.maxParked,
 		MaxPending:  m.plan.maxPending,
 		CancelGrace: 2 * tick,
+	}
+	if m.plan.failure == dispatcher.Park {
+		cfg.FailureFor = func(i int, _ error) dispatcher.FailurePolicy {
+			if m.plan.messages[i-1].buried || i%2 == 0 {
+				return dispatcher.DeadLetter
+			}
+			return dispatcher.Park
+		}
 	}
 	if m.plan.batch > 0 {
 		cfg.BatchHandler, cfg.MaxBatch = m.handleBatch, m.plan.batch
@@ -107,6 +116,20 @@ func (m *model) config() dispatcher.Config[int] {
 		cfg.Observer = dispatcher.ObserverFunc[int](func(dispatcher.Event[int]) {})
 	}
 	return cfg
+}
+
+// deadLetter takes some of the messages. The others are parked, be it because
+// dead-lettering fails.
+func (m *model) deadLetter(_ context.Context, i int, err error) error {
+	switch {
+	case m.plan.messages[i-1].buried:
+		return nil
+	case i%3 == 0:
+		panic(err)
+	case i%3 == 1:
+		runtime.Goexit()
+	}
+	return errStep
 }
 
 func (m *model) complain(format string, args ...any) {
@@ -289,7 +312,7 @@ func (m *model) done(i int, err error) {
 		m.complain("message %d: result %v is no HandlerError", i, err)
 	case handlerErr.ID != uint64(i) || handlerErr.Attempts != attempts:
 		m.complain("message %d, %d attempts: result %v", i, attempts, err)
-	case m.plan.failure == dispatcher.Park:
+	case !planned.buried:
 		m.complain("message %d failed but should have been parked: %v", i, err)
 	case errors.As(err, &keyErr) != planned.keyFails:
 		m.complain("message %d: key function fails: %v, but its result is %v", i, planned.keyFails, err)

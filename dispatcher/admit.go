@@ -132,8 +132,12 @@ func (t *task[M]) exclusive() bool {
 
 // startLocked marks the batch of w as running.
 func (d *Dispatcher[M]) startLocked(w *worker[M]) {
-	if w.scope != nil && !w.scope.used.Load() {
-		w.scope.over = false // it is used again
+	if s := w.scope; s != nil {
+		if s.used.Load() || d.cfg.Timeout > 0 {
+			w.scope = nil
+		} else {
+			s.over = false // it is used again
+		}
 	}
 	for _, t := range w.batch {
 		t.state = StateRunning

@@ -45,7 +45,8 @@ func Release(ctx context.Context, keys ...lockkeys.Key) error {
 
 // scope is the context of a handler. To save an allocation for each message
 // a worker uses its scope again, unless the handler has asked it for
-// something that could outlive the call.
+// something that could outlive the call, or it has a time limit of its own.
+// What changes then is info alone: the rest may be read at any time.
 type scope struct {
 	base    context.Context
 	owner   any // the dispatcher

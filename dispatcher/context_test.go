@@ -3,6 +3,8 @@ package dispatcher_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,4 +125,30 @@ func TestHotKeyDoesNotSlowTheOthers(t *testing.T) {
 		require.Len(t, behind, 1)
 		drain(t, d)
 	})
+}
+
+// TestContextOutlivesItsHandler: what a handler leaves running may go on asking
+// the context for values, its end and its deadline, while the worker runs
+// other messages.
+func TestContextOutlivesItsHandler(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Minute} {
+		d := start(t, config{Workers: 1, Timeout: timeout})
+		var left sync.WaitGroup
+		for range 200 {
+			require.NoError(t, d.Do(t.Context(), newJob("", func(ctx context.Context) error {
+				aside := context.WithoutCancel(context.WithValue(ctx, errBoom, 1))
+				left.Go(func() {
+					for range 20 {
+						require.Equal(t, 1, aside.Value(errBoom))
+						require.Nil(t, aside.Value(errStep))
+						_, _ = ctx.Deadline()
+						_ = ctx.Err()
+						runtime.Gosched()
+					}
+				})
+				return nil
+			})))
+		}
+		left.Wait()
+	}
 }

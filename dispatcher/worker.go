@@ -156,15 +156,15 @@ func noCancel() {}
 // context returns the context of the next call of the handler.
 func (w *worker[M]) context() (ctx context.Context, cancel context.CancelFunc) {
 	d, s := w.d, w.scope
-	if s == nil || s.used.Load() {
-		s = &scope{owner: d, release: w.release}
+	cancel = noCancel
+	if s == nil {
+		s = &scope{base: d.work, owner: d, release: w.release}
+		if d.cfg.Timeout > 0 {
+			s.base, cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
+		}
 		w.scope = s
 	}
 	s.info = Info{ID: w.batch[0].id, Attempt: w.batch[0].attempts, Worker: w.index}
-	s.base, cancel = d.work, noCancel
-	if d.cfg.Timeout > 0 {
-		s.base, cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
-	}
 	return s, cancel
 }
 

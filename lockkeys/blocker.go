@@ -28,13 +28,8 @@ func (s *Set[T]) ahead(st *step[T]) (Request, *Place[T], bool) {
 	}
 	// What it waits for has only stated its intention here: it is below.
 	var found *step[T]
-	s.index.AscendGreaterOrEqual(st.node, func(n *node[T]) bool {
-		if !st.node.key.Contains(n.key) {
-			return false
-		}
-		if n != st.node {
-			found = n.claimedBefore(st)
-		}
+	s.nodes.below(st.node.key, func(n *node[T]) bool {
+		found = n.claimedBefore(st)
 		return found == nil
 	})
 	return found.request(), found.place, true

@@ -29,6 +29,7 @@ type node[T any] struct {
 	ownUsed bool
 	listed  bool // in the set's list of idle nodes
 
+	depth   int      // of the key
 	kids    int      // nodes whose parent is this one
 	firstX  *run[T]  // the first X of the lane
 	behindX steps[T] // the IS steps that wait
@@ -42,11 +43,9 @@ type node[T any] struct {
 // then as well.
 func (n *node[T]) used() bool { return n.head != nil || n.readers > 0 }
 
-// takesIntent tells whether an IX step would be granted in a lane that has but one
-// run at most, so that it will be in the first run as long as it is in the
-// lane.
+// takesIntent tells whether an IX step would be granted.
 func (n *node[T]) takesIntent() bool {
-	return n.head == nil || n.head == n.tail && n.head.granted && n.head.mode == intentExclusive
+	return n.tail == nil || n.tail.granted && n.tail.mode == intentExclusive
 }
 
 // idle tells whether nothing needs the node, so that it can go.
@@ -120,6 +119,9 @@ func (s *Set[T]) enqueue(st *step[T]) {
 	if !n.used() {
 		s.used++
 	}
+	if st.mode.real() {
+		s.requests.add(n.depth)
+	}
 	if st.mode == intentShared {
 		if n.firstX == nil {
 			n.readers++
@@ -179,6 +181,9 @@ func (s *Set[T]) dequeue(st *step[T]) {
 	if st.waiting {
 		st.waiting = false
 		st.place.blocked--
+	}
+	if st.mode.real() {
+		s.requests.drop(n.depth)
 	}
 	st.run = nil
 	s.left(n)
@@ -263,7 +268,7 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 	r := &n.own
 	if n.ownUsed {
 		var ok bool
-		if r, ok = s.runs.Get().(*run[T]); !ok {
+		if r, ok = s.spareRuns.Get().(*run[T]); !ok {
 			r = new(run[T])
 		}
 	}
@@ -287,6 +292,6 @@ func (s *Set[T]) freeRun(n *node[T], r *run[T]) {
 	if r == &n.own {
 		n.ownUsed = false
 	} else {
-		s.runs.Put(r)
+		s.spareRuns.Put(r)
 	}
 }

@@ -1,12 +1,8 @@
 package lockkeys
 
 import (
-	"hash/maphash"
 	"iter"
-	"strings"
 	"sync"
-
-	"github.com/google/btree"
 )
 
 // Set is the set of claimed keys: a B-tree in which every claim has a place,
@@ -47,34 +43,30 @@ import (
 // The zero Set is empty and ready for use. A Set is not safe for concurrent
 // use and must not be copied.
 type Set[T any] struct {
-	index *btree.BTreeG[*node[T]] // every node, in tree order
+	lights lights[T]
+
+	// Claims that are not light have steps at nodes.
+	heavy int // how many
+	nodes index[*node[T]]
 	root  *node[T]
-	used  int    // nodes that claims in the set use
+	used  int // nodes that have steps
+	// The depths of the requests of these claims.
+	requests depths
+
 	count int    // places in the set
 	added uint64 // places ever added
-	stamp uint64 // calls of Add and Shrink ever made
-
-	seed   maphash.Seed
-	recent [recentSize]struct { // nodes by the hash of their key
-		hash uint64
-		node *node[T]
-	}
+	stamp uint64 // calls of route ever made
 
 	idleFirst, idleLast *node[T] // candidates for removal, oldest first
 
-	runs, nodes sync.Pool // for reuse
-
-	pivot node[T]  // the key of a look-up
-	found *node[T] // its result
-	visit btree.ItemIteratorG[*node[T]]
-	woken []*Place[T] // granted by the call under way
+	spareRuns, spareNodes sync.Pool
+	woken                 []*Place[T] // granted by the call under way
 }
 
+// How many keys of each kind are kept though no claim uses them.
 const (
-	degree     = 32   // of the B-tree
-	recentSize = 4096 // a power of two
-	recentWays = 4    // nodes with equal low bits of their hashes; a power of two
-	maxIdle    = 4096 // nodes kept that no claim uses
+	maxIdleLights = 4096
+	maxIdleNodes  = 512
 )
 
 // Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
@@ -84,8 +76,8 @@ type Place[T any] struct {
 	// Owner is the caller's, to get from a place to whose it is.
 	Owner T
 
+	lights  []*light[T] // or else
 	steps   []step[T]
-	free    bool   // see Set.addFree
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
 }
@@ -98,11 +90,10 @@ func (p *Place[T]) Granted() bool { return p.blocked == 0 }
 func (p *Place[T]) InSet() bool { return p.seq != 0 }
 
 func (s *Set[T]) init() {
-	s.index = btree.NewG(degree, func(a, b *node[T]) bool { return a.key.path < b.key.path })
-	s.seed = maphash.MakeSeed()
-	s.visit = func(n *node[T]) bool { s.found = n; return false }
+	s.lights.keys.init()
+	s.nodes.init()
 	s.root = new(node[T])
-	s.index.ReplaceOrInsert(s.root)
+	s.nodes.put(Key{}, s.root)
 }
 
 // Len returns the number of claims in the set.
@@ -114,20 +105,26 @@ func (s *Set[T]) Add(p *Place[T], c *Claim) (granted bool) {
 	if p.seq != 0 {
 		panic("lockkeys: Set.Add of a place that is in use")
 	}
-	if s.index == nil {
+	if s.root == nil {
 		s.init()
 	}
 	s.count++
 	s.added++
 	p.seq = s.added
-	if s.addFree(p, c) {
-		return true
+	if !s.addLight(p, c) {
+		s.makeHeavy(c)
+		s.addHeavy(p, c)
 	}
+	return p.blocked == 0
+}
+
+// addHeavy gives a claim its steps.
+func (s *Set[T]) addHeavy(p *Place[T], c *Claim) {
+	s.heavy++
 	p.steps = s.route(p, p.steps[:0], c)
 	for i := range p.steps {
 		s.enqueue(&p.steps[i])
 	}
-	return p.blocked == 0
 }
 
 // route appends to steps what the claim uses: the nodes of its requests and
@@ -166,16 +163,18 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 	}
 	s.count--
 	p.seq = 0
+	if len(p.steps) == 0 {
+		s.removeLights(p)
+		return woken
+	}
+	s.heavy--
 	s.woken = woken
 	for i := range p.steps {
 		s.dequeue(&p.steps[i])
-		if p.free {
-			s.dequeueAbove(p.steps[i].node)
-		}
 		p.steps[i].node, p.steps[i].place = nil, nil
 	}
 	woken, s.woken = s.woken, nil
-	p.steps, p.free = p.steps[:0], false
+	p.steps = p.steps[:0]
 	s.evict()
 	return woken
 }
@@ -195,6 +194,9 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	if p.blocked > 0 {
 		panic("lockkeys: Set.Shrink of a place that is not granted")
 	}
+	if len(p.steps) == 0 {
+		return woken, s.shrinkLights(p, c)
+	}
 	if !s.routeKept(p, c) {
 		return woken, false
 	}
@@ -202,9 +204,6 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	for i := range p.steps {
 		if old := &p.steps[i]; !s.keeps(old) {
 			s.dequeue(old)
-			if p.free {
-				s.dequeueAbove(old.node)
-			}
 		}
 	}
 	// The steps that stay move to the front. Being granted, only those that
@@ -231,10 +230,7 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 // uses only nodes that p uses, in the same modes.
 func (s *Set[T]) routeKept(p *Place[T], c *Claim) bool {
 	kept := s.route(p, nil, c)
-	want, same := len(kept), 0
-	if p.free { // p has steps for its requests only
-		want = len(c.Requests())
-	}
+	same := 0
 	for i := range p.steps {
 		if old := &p.steps[i]; s.keeps(old) {
 			if kept[old.node.at].mode != old.mode {
@@ -243,7 +239,7 @@ func (s *Set[T]) routeKept(p *Place[T], c *Claim) bool {
 			same++
 		}
 	}
-	if same == want {
+	if same == len(kept) {
 		return true
 	}
 	for i := range kept {
@@ -264,44 +260,31 @@ func (s *Set[T]) node(k Key) *node[T] {
 	if k.path == "" {
 		return s.root
 	}
-	hash := maphash.String(s.seed, k.path)
-	ways := s.recent[hash&(recentSize-recentWays):][:recentWays]
-	for i := range ways {
-		if w := &ways[i]; w.hash == hash && w.node != nil && w.node.key == k {
-			return w.node
-		}
+	if n, ok := s.nodes.get(k); ok {
+		return n
 	}
 	n := s.deepest(k)
 	for len(n.key.path) < len(k.path) {
-		var path string
-		if n == s.root {
-			// A key of one segment may be part of a long string of the
-			// caller's, a message perhaps, that a node must not keep alive.
-			path = strings.Clone(k.path[:k.segmentEnd(0)])
-		} else {
-			path = k.path[:k.segmentEnd(len(n.key.path)+1)]
+		start := len(n.key.path)
+		if start > 0 {
+			start++ // the separator
 		}
-		child, ok := s.nodes.Get().(*node[T])
+		child, ok := s.spareNodes.Get().(*node[T])
 		if !ok {
 			child = new(node[T])
 		}
-		child.key, child.parent = Key{path}, n
+		child.key, child.parent, child.depth = Key{k.path[:k.segmentEnd(start)]}.owned(), n, n.depth+1
 		n.kids++
-		s.index.ReplaceOrInsert(child)
+		s.nodes.put(child.key, child)
 		n = child
 	}
-	copy(ways[1:], ways)
-	ways[0].hash, ways[0].node = hash, n
 	return n
 }
 
 // deepest returns the deepest node that contains k; see "Why one look-up is
 // enough".
 func (s *Set[T]) deepest(k Key) *node[T] {
-	s.pivot.key = k
-	s.index.DescendLessOrEqual(&s.pivot, s.visit)
-	n := s.found
-	s.pivot.key, s.found = Key{}, nil
+	n := s.nodes.before(k)
 	for !n.key.Contains(k) {
 		n = n.parent
 	}
@@ -326,7 +309,7 @@ func (s *Set[T]) listIdle(n *node[T]) {
 // One that is in use again is only struck off the list. There is a candidate
 // in every subtree that is not used.
 func (s *Set[T]) evict() {
-	for s.idleFirst != nil && s.index.Len()-s.used > maxIdle {
+	for s.idleFirst != nil && s.nodes.len()-s.used > maxIdleNodes {
 		n := s.idleFirst
 		s.idleFirst = n.nextIdle
 		if s.idleFirst == nil {
@@ -336,17 +319,10 @@ func (s *Set[T]) evict() {
 		if !n.idle() {
 			continue
 		}
-		s.index.Delete(n)
-		hash := maphash.String(s.seed, n.key.path)
-		ways := s.recent[hash&(recentSize-recentWays):][:recentWays]
-		for i := range ways {
-			if ways[i].node == n {
-				ways[i].node = nil
-			}
-		}
+		s.nodes.remove(n.key)
 		parent := n.parent
 		*n = node[T]{}
-		s.nodes.Put(n)
+		s.spareNodes.Put(n)
 		parent.kids--
 		if parent.idle() {
 			s.listIdle(parent)
@@ -358,25 +334,47 @@ func (s *Set[T]) evict() {
 // those for one key in order of arrival. The set must not change meanwhile.
 func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
 	return func(yield func(Request, *Place[T]) bool) {
-		if s.index == nil {
+		if s.root == nil {
 			return
 		}
-		s.index.Ascend(func(n *node[T]) bool {
-			for r := n.head; r != nil; r = r.next {
-				if !r.mode.real() {
-					continue
-				}
-				mode := Shared
-				if r.mode == exclusive {
-					mode = Exclusive
-				}
-				for st := r.steps.first; st != nil; st = st.next {
-					if !yield(Request{n.key, mode}, st.place) {
-						return false
-					}
-				}
+		var lights []*light[T]
+		s.lights.keys.all(func(l *light[T]) bool {
+			if l.place != nil {
+				lights = append(lights, l)
 			}
 			return true
 		})
+		yieldLights := func(before *Key) bool {
+			for len(lights) > 0 && (before == nil || lights[0].key.Compare(*before) < 0) {
+				if !yield(Request{lights[0].key, Exclusive}, lights[0].place) {
+					return false
+				}
+				lights = lights[1:]
+			}
+			return true
+		}
+		more := true
+		s.nodes.all(func(n *node[T]) bool {
+			more = yieldLights(&n.key) && n.yield(yield)
+			return more
+		})
+		if more {
+			yieldLights(nil)
+		}
 	}
+}
+
+// yield yields the requests for n.
+func (n *node[T]) yield(yield func(Request, *Place[T]) bool) bool {
+	for r := n.head; r != nil; r = r.next {
+		if !r.mode.real() {
+			continue
+		}
+		for st := r.steps.first; st != nil; st = st.next {
+			if !yield(st.request(), st.place) {
+				return false
+			}
+		}
+	}
+	return true
 }

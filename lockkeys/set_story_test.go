@@ -382,10 +382,10 @@ func TestSetForgetsOwners(t *testing.T) {
 	require.Zero(t, s.Len())
 }
 
-// A burst of claims leaves no more nodes behind than maxIdle allows.
+// A burst of claims leaves no more nodes behind than maxIdleNodes allows.
 func TestSetAfterABurst(t *testing.T) {
 	var s Set[int]
-	places := make([]Place[int], 3*maxIdle)
+	places := make([]Place[int], 3*maxIdleLights)
 	var c Claim
 	for i := range places {
 		c.Reset()
@@ -393,9 +393,9 @@ func TestSetAfterABurst(t *testing.T) {
 		c.Shared(Must("readers", fmt.Sprint(i%7)))
 		s.Add(&places[i], &c)
 	}
-	require.Equal(t, 3+len(places)+7+1, s.index.Len())
+	require.Equal(t, 3+len(places)+7+1, s.nodes.len())
 	for i := range places {
 		s.Remove(&places[i], nil)
 	}
-	require.LessOrEqual(t, s.index.Len(), maxIdle+1)
+	require.LessOrEqual(t, s.nodes.len(), maxIdleNodes+1)
 }

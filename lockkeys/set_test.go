@@ -70,16 +70,17 @@ func (m *model) check(t *rapid.T, s *Set[int]) {
 		require.Equal(t, len(c.claim.Requests()), got[c.id], "All yields the requests of %d", c.id)
 	}
 	checkNodes(t, s)
+	checkLights(t, s, m)
 }
 
 // checkNodes verifies what node says of itself, for every node of the tree.
 func checkNodes(t require.TestingT, s *Set[int]) {
-	if s.index == nil {
+	if s.root == nil {
 		return
 	}
 	kids := map[*node[int]]int{}
 	used := 0
-	s.index.Ascend(func(n *node[int]) bool {
+	s.nodes.all(func(n *node[int]) bool {
 		if n.parent != nil {
 			kids[n.parent]++
 			parent, _ := n.key.Parent()
@@ -91,7 +92,7 @@ func checkNodes(t require.TestingT, s *Set[int]) {
 		return true
 	})
 	require.Equal(t, used, s.used)
-	s.index.Ascend(func(n *node[int]) bool {
+	s.nodes.all(func(n *node[int]) bool {
 		require.Equal(t, kids[n], n.kids, "kids of %v", n.key)
 		if n.idle() {
 			require.True(t, n.listed, "%v is idle and so listed", n.key)
@@ -99,6 +100,59 @@ func checkNodes(t require.TestingT, s *Set[int]) {
 		checkQueue(t, n)
 		return true
 	})
+}
+
+// checkLights verifies what light says of itself, given the claims in the set.
+func checkLights(t require.TestingT, s *Set[int], m *model) {
+	if s.root == nil {
+		return
+	}
+	ls := &s.lights
+	used, heavy := 0, 0
+	for _, c := range m.claims {
+		used += len(c.place.lights)
+		if len(c.place.steps) > 0 {
+			heavy++
+			require.Empty(t, c.place.lights)
+		} else {
+			require.Len(t, c.place.lights, len(c.claim.Requests()))
+		}
+		for _, l := range c.place.lights {
+			require.Same(t, c.place, l.place)
+			for _, other := range m.claims {
+				require.True(t, other == c || !other.claim.Conflicts(c.claim), "a light claim conflicts with none")
+			}
+		}
+	}
+	require.Equal(t, heavy, s.heavy)
+	require.Equal(t, used, ls.used)
+	var held [MaxDepth + 1]int
+	ls.keys.all(func(l *light[int]) bool {
+		require.Equal(t, l.key.Depth(), l.depth)
+		if l.place != nil {
+			held[l.depth]++
+		} else {
+			require.True(t, l.listed)
+		}
+		return true
+	})
+	checkDepths(t, &ls.depths, held)
+	held = [MaxDepth + 1]int{}
+	for _, c := range m.claims {
+		for i := range c.place.steps {
+			if st := &c.place.steps[i]; st.mode.real() {
+				held[st.node.key.Depth()]++
+			}
+		}
+	}
+	checkDepths(t, &s.requests, held)
+}
+
+func checkDepths(t require.TestingT, ds *depths, want [MaxDepth + 1]int) {
+	require.Equal(t, want, ds.counts)
+	for d := 1; d <= MaxDepth; d++ {
+		require.Equal(t, want[d] > 0, ds.mask&(1<<(d-1)) != 0)
+	}
 }
 
 func checkQueue(t require.TestingT, n *node[int]) {
@@ -298,16 +352,22 @@ func TestSetAgainstAllPairs(t *testing.T) {
 	})
 }
 
-// Nodes are kept for reuse, but not more than maxIdle of them, whatever was
+// Nodes are kept for reuse, but not more than a bounded number, whatever was
 // in the set before.
 func TestSetForgetsKeys(t *testing.T) {
 	var s Set[int]
-	for i := range 3 * maxIdle {
+	for i := range 3 * maxIdleLights {
 		var p Place[int]
 		require.True(t, s.Add(&p, NewClaim(Request{Key: Must("client", fmt.Sprint(i), "account", "7")})))
 		require.Empty(t, s.Remove(&p, nil))
 	}
-	require.LessOrEqual(t, s.index.Len(), maxIdle+1)
+	require.LessOrEqual(t, s.lights.keys.len(), maxIdleLights)
+	for i := range 3 * maxIdleLights {
+		var p Place[int]
+		require.True(t, s.Add(&p, NewClaim(Request{Key: Must("client", fmt.Sprint(i), "account", "7"), Mode: Shared})))
+		require.Empty(t, s.Remove(&p, nil))
+	}
+	require.LessOrEqual(t, s.nodes.len(), maxIdleNodes+1)
 	require.Zero(t, s.used)
 	require.Zero(t, s.Len())
 }
@@ -316,11 +376,11 @@ func TestSetForgetsKeys(t *testing.T) {
 func TestSetForgetsKeysOfRefusedShrinks(t *testing.T) {
 	var s Set[int]
 	var p Place[int]
-	s.Add(&p, NewClaim(exclusively("a")))
-	for i := range 3 * maxIdle {
+	s.Add(&p, NewClaim(Request{Key: Must("a"), Mode: Shared}))
+	for i := range 3 * maxIdleLights {
 		_, ok := s.Shrink(&p, NewClaim(Request{Key: Must("a", fmt.Sprint(i), "x")}), nil)
 		require.False(t, ok)
 	}
-	require.LessOrEqual(t, s.index.Len()-s.used, maxIdle)
+	require.LessOrEqual(t, s.nodes.len()-s.used, maxIdleNodes)
 	checkNodes(t, &s)
 }

@@ -49,8 +49,11 @@
 //
 //   - key.go, text.go, errors.go: what a key is, and its text form.
 //   - request.go, claim.go: the rule, and the requests of one message.
-//   - intention.go: the idea that makes the set fast, in one table.
-//   - node.go: the queue at one key. Read the invariant first.
-//   - set.go: the tree of these queues, and a claim's way through it.
+//   - set.go: the set, and its two kinds of claims.
+//   - light.go, depths.go: claims that are in nobody's way. Read the invariant
+//     first.
+//   - intention.go, node.go: how all others wait, in one table and a queue at
+//     each key.
+//   - index.go: the B-tree of both.
 //   - blocker.go: who waits for whom.
 package lockkeys

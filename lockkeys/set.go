@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Set is the set of claimed keys: a B-tree in which every claim has a place,
-// in the order in which they were added. A claim is granted when it conflicts
+// Set is the set of claimed keys: B-trees in which every claim has a place, in
+// the order in which they were added. A claim is granted when it conflicts
 // with no earlier claim still in the set; until then it waits, and what is
 // removed from the set tells which others are granted by that. Nothing is
 // ever scanned again.
 //
-// # Why one look-up is enough
+// # When neighbours decide
 //
 // Were all claims in the set granted and exclusive, no key in it would contain
 // another. In tree order an ancestor of k could then only be the key just
@@ -19,23 +19,32 @@ import (
 // look-ups would decide. With shared keys, which may nest, and with waiting
 // claims, which overlap what they wait for, that is no longer true: a key in
 // between can hide the ancestor, and there may be any number of conflicting
-// descendants.
+// descendants. So there are two kinds of claims, each with a tree of its own.
 //
-// So the tree holds a node for every claimed key and for all its ancestors,
-// and a claim leaves a mark in each: its own mode at the key, its intention
-// above it. Whether anything below k is claimed can be read at k; whether
-// anything above is, on the way up from it by parent pointers. Because the
-// tree is closed under ancestors, the deepest node that contains a new key k
-// is always an ancestor of the node just before k, or that node itself; one
-// neighbour look-up finds the place of any key, and of what is missing there.
+// Light claims are exclusive and in nobody's way, as most are. Their keys do
+// not contain each other. Since they mostly have one depth, or a few, a key is
+// not even compared with its neighbours but looked up itself, and its
+// ancestors only at depths where there are keys in use; a range below it is
+// looked through only if there are deeper ones.
+//
+// All other claims, heavy ones, are shared, wait, or are waited for. Their
+// tree has a node for each of their keys and for all its ancestors, and a
+// claim leaves a mark in each: its own mode at the key, its intention above
+// it. What is claimed below k can be read at k; what is claimed above, on the
+// way up from it by parent pointers. Because this tree is closed under
+// ancestors, the deepest node that contains a new key k is an ancestor of the
+// node just before k, or that node itself: one neighbour look-up finds the
+// place of any key, and of what is missing there.
 //
 // # Cost
 //
 // Adding a claim is linear in requests × depth. So is removing one, amortised,
 // and linear in the waits that end by it. Neither depends on how many claims
 // are in the set, but for the look-up of a key not seen lately, which is
-// logarithmic. A few thousand nodes of keys no longer in use are kept to save
-// that; other than these, memory follows the claims in the set.
+// logarithmic. A claim for a key above others looks through the light keys
+// below it, once for each of those. A few thousand keys no longer in use are
+// kept to save making them anew; other than these, memory follows the claims
+// in the set.
 //
 // Claims are removed in any order; withdrawing one that waits costs no more
 // than any removal.
@@ -281,8 +290,8 @@ func (s *Set[T]) node(k Key) *node[T] {
 	return n
 }
 
-// deepest returns the deepest node that contains k; see "Why one look-up is
-// enough".
+// deepest returns the deepest node that contains k; see "When neighbours
+// decide".
 func (s *Set[T]) deepest(k Key) *node[T] {
 	n := s.nodes.before(k)
 	for !n.key.Contains(k) {

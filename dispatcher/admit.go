@@ -143,8 +143,8 @@ func (d *Dispatcher[M]) startLocked(w *worker[M]) {
 		t.state = StateRunning
 		if t.keyErr() == nil {
 			t.attempts++
+			d.mu.stats.Started++
 		}
-		d.mu.stats.Started++
 		d.emitLocked(Started, t, w.index, nil)
 	}
 }

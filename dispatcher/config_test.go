@@ -84,7 +84,7 @@ func TestNames(t *testing.T) {
 	require.Equal(t, []string{
 		"dead-letter", "park", "stop", "FailurePolicy(3)",
 		"queued", "waiting", "ready", "running", "backoff", "parked",
-		"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "finished", "EventKind(9)",
+		"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "halted", "finished", "EventKind(10)",
 	}, names)
 	require.NotPanics(t, func() { _ = dispatcher.State(200).String() })
 }

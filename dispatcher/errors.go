@@ -23,10 +23,10 @@ var (
 	// ErrTooLarge is returned for a message that is larger on its own than
 	// Config.MaxPendingBytes.
 	ErrTooLarge = errors.New("dispatcher: message larger than MaxPendingBytes")
-	// ErrNested is returned by Do, and by a Submit that would have to wait,
-	// when called with the context of a handler of the same dispatcher: a
-	// handler that waits for another message while it holds keys and a worker
-	// can wait for ever.
+	// ErrNested is returned by Do, Drain, Shutdown, and by a Submit that would
+	// have to wait, when called with the context of a handler of the same
+	// dispatcher: a handler that waits for others while it holds keys and a
+	// worker can wait for ever.
 	ErrNested = errors.New("dispatcher: a handler must not wait for another message: submit it without waiting, or widen the claim")
 )
 

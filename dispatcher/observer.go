@@ -44,11 +44,14 @@ const (
 	Parked
 	// Resumed: an operator let the parked message run again.
 	Resumed
+	// Halted: the attempt ended with Err, and the message stays for Shutdown to
+	// return: it failed under the policy Stop, or the shutdown cut it off.
+	Halted
 	// Finished: the message ended, and its keys are free. Err is its result.
 	Finished
 )
 
-var eventNames = [...]string{"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "finished"}
+var eventNames = [...]string{"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "halted", "finished"}
 
 // String returns the name in lower case.
 func (k EventKind) String() string {
@@ -69,5 +72,5 @@ type Event[M any] struct {
 	Worker  int                // from 0; -1 where no worker is concerned
 	Key     lockkeys.Key       // with Blocked and Released
 	Blocker uint64             // with Blocked: the ID of a message in the way
-	Err     error              // with Retried, Parked and Finished
+	Err     error              // with Retried, Parked, Halted and Finished
 }

@@ -139,7 +139,7 @@ func TestObserverMisbehaves(t *testing.T) {
 			}),
 		})
 		for range 5000 { // more than may be outstanding
-			require.NoError(t, d.Do(t.Context(), newJob("", nil, "k")))
+			require.NoError(t, d.Do(t.Context(), newJob("", nil)))
 		}
 		require.NoError(t, d.Close())
 		require.Equal(t, 15_000, seen)

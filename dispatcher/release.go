@@ -11,6 +11,7 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		if w.outcomes[i].kind == untouched {
 			t.state = StateWaiting
 			t.attempts--
+			d.mu.stats.Started--
 			d.mu.looking++
 		}
 	}
@@ -36,9 +37,11 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 			d.parkLocked(t, w.index)
 		case stopped:
 			d.stopLocked(o.err)
+			d.emitLocked(Halted, t, w.index, o.err)
 			d.holdLocked(t)
 		case interrupted:
 			t.attempts--
+			d.emitLocked(Halted, t, w.index, o.err)
 			d.holdLocked(t)
 		case untouched:
 		}

@@ -48,8 +48,12 @@ type Left[M any] struct {
 // If handlers still run, the error wraps [ErrUnfinished] and the error of ctx
 // and names the messages; if there is an observer and it has not seen all
 // events, the error wraps that of ctx; otherwise it is nil. A second call
-// waits likewise, but its report has only what still runs.
+// waits likewise, but its report has only what still runs. In a handler the
+// error is [ErrNested], and nothing is stopped.
 func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
+	if within(ctx, d) {
+		return Report[M]{}, ErrNested
+	}
 	d.refuse()
 	stopCancel := d.cancelBefore(ctx)
 	err := wait(ctx, d.workersGone)
@@ -217,8 +221,12 @@ func names[M any](left []Left[M]) string {
 // are parked or queued behind a parked one. It does not stop submissions; with
 // others still submitting it waits for a moment without work. The error is
 // that of ctx, or what [Dispatcher.Err] returns if the dispatcher was shut
-// down or stopped with messages left.
+// down or stopped with messages left; in a handler it is [ErrNested]. Messages
+// beyond Config.MaxParked that wait behind parked ones are waited for.
 func (d *Dispatcher[M]) Drain(ctx context.Context) error {
+	if within(ctx, d) {
+		return ErrNested
+	}
 	quiet := make(chan struct{})
 	d.mu.Lock()
 	d.mu.drainers = append(d.mu.drainers, quiet)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // TestShutdown: three seconds for a handler that needs one, one that needs ten
@@ -260,5 +261,25 @@ func TestDrain(t *testing.T) {
 		require.Error(t, d.Close())
 		require.ErrorIs(t, <-drained, dispatcher.ErrClosed)
 		require.NoError(t, d.Drain(t.Context()), "nothing is left")
+	})
+}
+
+// TestNestedWaiting: a handler that waits for the dispatcher would wait for
+// itself.
+func TestNestedWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d *dispatcher.Dispatcher[int]
+		d, err := dispatcher.New(dispatcher.Config[int]{
+			Keys: func(int, *lockkeys.Claim) error { return nil },
+			Handler: func(ctx context.Context, _ int) error {
+				_, err := d.Shutdown(ctx)
+				require.ErrorIs(t, err, dispatcher.ErrNested)
+				require.ErrorIs(t, d.Drain(ctx), dispatcher.ErrNested)
+				return d.Do(ctx, 2)
+			},
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Do(t.Context(), 1), dispatcher.ErrNested)
+		require.NoError(t, d.Close())
 	})
 }

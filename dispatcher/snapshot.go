@@ -12,7 +12,7 @@ import (
 // of the moment.
 type Stats struct {
 	Accepted  uint64
-	Started   uint64 // attempts begun
+	Started   uint64 // attempts begun, and ones that widened or were cut off
 	Retried   uint64 // attempts that failed and were followed by another
 	Succeeded uint64
 	Failed    uint64 // ended with an error, skipped and dropped ones included

@@ -1,9 +1,6 @@
 package lockkeys
 
-import (
-	"iter"
-	"math/bits"
-)
+import "math/bits"
 
 // depths counts keys by their depth. A key needs to be compared with those of
 // another depth only where there are any, and mostly all have the same.
@@ -31,13 +28,19 @@ func (ds *depths) only(depth int) bool { return ds.mask&^(1<<(depth-1)) == 0 }
 // below tells whether there is a key deeper than this.
 func (ds *depths) below(depth int) bool { return ds.mask>>depth != 0 }
 
-// upTo yields the depths from 1 to the given one at which there are keys.
-func (ds *depths) upTo(depth int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for m := ds.mask & (1<<depth - 1); m != 0; m &= m - 1 {
-			if !yield(bits.TrailingZeros64(m) + 1) {
-				return
-			}
-		}
+// upTo returns the depths from 1 to the given one at which there are keys, to
+// be gone through with next.
+func (ds *depths) upTo(depth int) depthSet { return depthSet(ds.mask & (1<<depth - 1)) }
+
+// depthSet is a set of depths: d is in it if bit d-1 is set.
+type depthSet uint64
+
+// next takes the least depth out of the set and returns it, 0 if it is empty.
+func (s *depthSet) next() (depth int) {
+	if *s == 0 {
+		return 0
 	}
+	depth = bits.TrailingZeros64(uint64(*s)) + 1
+	*s &= *s - 1
+	return depth
 }

@@ -39,9 +39,10 @@ const (
 	recentWays = 4    // likewise
 )
 
-func (x *index[V]) init() {
+// init makes x ready. Indexes with the same seed have the same hash of a key.
+func (x *index[V]) init(seed maphash.Seed) {
 	x.tree = btree.NewG(degree, func(a, b entry[V]) bool { return a.key.path < b.key.path })
-	x.seed = maphash.MakeSeed()
+	x.seed = seed
 	x.recent = make([]recent[V], recentSize)
 	x.visit = func(e entry[V]) bool { x.found = e; return false }
 }
@@ -58,15 +59,19 @@ func (k Key) owned() Key {
 
 func (x *index[V]) len() int { return x.tree.Len() }
 
-// ways returns where k can be in the table.
-func (x *index[V]) ways(k Key) (hash uint64, ways []recent[V]) {
-	hash = maphash.String(x.seed, k.path)
-	return hash, x.recent[hash&(recentSize-recentWays):][:recentWays]
+func (x *index[V]) hash(k Key) uint64 { return maphash.String(x.seed, k.path) }
+
+// ways returns where a key with this hash can be in the table.
+func (x *index[V]) ways(hash uint64) []recent[V] {
+	return x.recent[hash&(recentSize-recentWays):][:recentWays]
 }
 
-// get returns the value of k, which is not the root.
-func (x *index[V]) get(k Key) (value V, ok bool) {
-	hash, ways := x.ways(k)
+// get returns the value of k.
+func (x *index[V]) get(k Key) (value V, ok bool) { return x.getHashed(k, x.hash(k)) }
+
+// getHashed is get for a key whose hash is known.
+func (x *index[V]) getHashed(k Key, hash uint64) (value V, ok bool) {
+	ways := x.ways(hash)
 	for i := range ways {
 		if w := &ways[i]; w.hash == hash && w.key == k {
 			return w.value, w.present
@@ -81,7 +86,8 @@ func (x *index[V]) get(k Key) (value V, ok bool) {
 // put adds k, which is not in the index, with its value.
 func (x *index[V]) put(k Key, value V) {
 	x.tree.ReplaceOrInsert(entry[V]{k, value})
-	hash, ways := x.ways(k)
+	hash := x.hash(k)
+	ways := x.ways(hash)
 	at := len(ways) - 1 // the place of what is known of k, or the last
 	for i := range ways {
 		if ways[i].hash == hash && ways[i].key == k {
@@ -95,7 +101,8 @@ func (x *index[V]) put(k Key, value V) {
 // remove takes k out.
 func (x *index[V]) remove(k Key) {
 	x.tree.Delete(entry[V]{key: k})
-	hash, ways := x.ways(k)
+	hash := x.hash(k)
+	ways := x.ways(hash)
 	for i := range ways {
 		if ways[i].hash == hash && ways[i].key == k {
 			ways[i] = recent[V]{}

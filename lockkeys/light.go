@@ -62,31 +62,33 @@ func (s *Set[T]) unhindered(r Request) *light[T] {
 		return nil
 	}
 	ls := &s.lights
-	l := ls.get(r.Key)
+	hash := ls.keys.hash(r.Key)
+	l := ls.get(r.Key, hash)
 	if l.place != nil || !ls.depths.only(l.depth) && ls.related(l.key, l.depth) {
 		return nil
 	}
-	if s.heavy > 0 && s.heavyInWay(l.key, l.depth) {
+	if s.heavy > 0 && s.heavyInWay(l, hash) {
 		return nil
 	}
 	return l
 }
 
-// heavyInWay tells whether an exclusive request for k, of this depth, conflicts
-// with a claim that has steps.
-func (s *Set[T]) heavyInWay(k Key, depth int) bool {
+// heavyInWay tells whether an exclusive request for the key of l, with this
+// hash, conflicts with a claim that has steps.
+func (s *Set[T]) heavyInWay(l *light[T], hash uint64) bool {
 	if !s.root.takesIntent() {
 		return true
 	}
-	for d := range s.requests.upTo(depth - 1) {
-		if n, ok := s.nodes.get(k.Ancestor(d)); ok && !n.takesIntent() {
+	above := s.requests.upTo(l.depth - 1)
+	for d := above.next(); d > 0; d = above.next() {
+		if n, ok := s.nodes.get(l.key.Ancestor(d)); ok && !n.takesIntent() {
 			return true
 		}
 	}
-	if s.requests.mask>>(depth-1) == 0 {
-		return false // none as deep as k
+	if s.requests.mask>>(l.depth-1) == 0 {
+		return false // none as deep as l
 	}
-	n, ok := s.nodes.get(k)
+	n, ok := s.nodes.getHashed(l.key, hash)
 	return ok && n.used()
 }
 
@@ -155,9 +157,9 @@ func (s *Set[T]) shrinkLights(p *Place[T], c *Claim) bool {
 	return true
 }
 
-// get returns the light key of k, made if need be.
-func (ls *lights[T]) get(k Key) *light[T] {
-	if l, ok := ls.keys.get(k); ok {
+// get returns the light key of k, with this hash, made if need be.
+func (ls *lights[T]) get(k Key, hash uint64) *light[T] {
+	if l, ok := ls.keys.getHashed(k, hash); ok {
 		return l
 	}
 	l, ok := ls.spares.Get().(*light[T])
@@ -200,7 +202,8 @@ func (ls *lights[T]) anyBelow(k Key) (found bool) {
 // atOrAbove returns the light key in use among the ancestors of k, from the
 // given depth on, or nil. With the depth of k itself that includes k.
 func (ls *lights[T]) atOrAbove(k Key, depth int) *light[T] {
-	for d := range ls.depths.upTo(depth) {
+	depths := ls.depths.upTo(depth)
+	for d := depths.next(); d > 0; d = depths.next() {
 		if l, ok := ls.keys.get(k.Ancestor(d)); ok && l.place != nil {
 			return l
 		}

@@ -1,6 +1,7 @@
 package lockkeys
 
 import (
+	"hash/maphash"
 	"iter"
 	"sync"
 )
@@ -75,7 +76,7 @@ type Set[T any] struct {
 // How many keys of each kind are kept though no claim uses them.
 const (
 	maxIdleLights = 4096
-	maxIdleNodes  = 512
+	maxIdleNodes  = 2048
 )
 
 // Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
@@ -99,8 +100,9 @@ func (p *Place[T]) Granted() bool { return p.blocked == 0 }
 func (p *Place[T]) InSet() bool { return p.seq != 0 }
 
 func (s *Set[T]) init() {
-	s.lights.keys.init()
-	s.nodes.init()
+	seed := maphash.MakeSeed()
+	s.lights.keys.init(seed)
+	s.nodes.init(seed)
 	s.root = new(node[T])
 	s.nodes.put(Key{}, s.root)
 }

@@ -82,6 +82,7 @@ type Dispatcher[M any] struct {
 		// The claims of parked and stalled messages. A blocked message is
 		// behind a parked one exactly if it conflicts with one of these.
 		closed lockkeys.Set[*task[M]]
+		probe  lockkeys.Place[*task[M]] // for a look into it
 
 		gone     int   // workers that have ended
 		closing  bool  // Shutdown was called: nothing starts any more

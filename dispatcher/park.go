@@ -172,10 +172,10 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 	if len(d.mu.parked) == 0 || d.mu.closed.Len() >= d.cfg.MaxParked {
 		return false
 	}
-	if d.mu.closed.Add(&t.more().closed, &t.claim) {
-		d.mu.closed.Remove(&t.more().closed, nil)
+	if !d.behindClosedLocked(t) {
 		return false
 	}
+	d.mu.closed.Add(&t.more().closed, &t.claim)
 	t.stalled = true
 	d.mu.stalled++
 	d.leaveSlotLocked(t)
@@ -186,15 +186,18 @@ func (d *Dispatcher[M]) stallLocked(t *task[M]) bool {
 // with a claim in the closed set.
 func (d *Dispatcher[M]) stallsLocked() bool {
 	for t := d.mu.waiting.first; t != nil; t = t.next {
-		if t.state == StateWaiting && !t.stalled {
-			granted := d.mu.closed.Add(&t.more().closed, &t.claim)
-			d.mu.closed.Remove(&t.more().closed, nil)
-			if !granted {
-				return true
-			}
+		if t.state == StateWaiting && !t.stalled && d.behindClosedLocked(t) {
+			return true
 		}
 	}
 	return false
+}
+
+// behindClosedLocked tells whether t conflicts with a claim in the closed set.
+func (d *Dispatcher[M]) behindClosedLocked(t *task[M]) bool {
+	granted := d.mu.closed.Add(&d.mu.probe, &t.claim)
+	d.mu.closed.Remove(&d.mu.probe, nil)
+	return !granted
 }
 
 // restallLocked notes anew which of the waiting messages are behind a parked

@@ -81,7 +81,11 @@ func (s *Set[T]) heavyInWay(l *light[T], hash uint64) bool {
 	}
 	above := s.requests.upTo(l.depth - 1)
 	for d := above.next(); d > 0; d = above.next() {
-		if n, ok := s.nodes.get(l.key.Ancestor(d)); ok && !n.takesIntent() {
+		n, ok := s.nodes.get(l.key.Ancestor(d))
+		if !ok {
+			return false // and then there is none below it
+		}
+		if !n.takesIntent() {
 			return true
 		}
 	}

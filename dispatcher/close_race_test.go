@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +96,9 @@ func TestSubmitDuringShutdown(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(round%7) * 50 * time.Microsecond)
+		for accepted.Load() < int64(round%7*50) {
+			runtime.Gosched()
+		}
 		r, err := d.Shutdown(context.Background())
 		require.NoError(t, err)
 		producers.Wait()

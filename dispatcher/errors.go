@@ -63,6 +63,7 @@ var (
 // counts as permanent: the message is not attempted.
 type KeyFuncError struct{ Err error }
 
+// Error says that it is about deriving keys, and why that failed.
 func (e *KeyFuncError) Error() string { return fmt.Sprintf("dispatcher: deriving keys: %v", e.Err) }
 
 // Unwrap gives the error of the key function, or its [*PanicError].
@@ -98,6 +99,7 @@ func Permanent(err error) error {
 	return &PermanentError{err}
 }
 
+// Error is that of the error that was marked.
 func (e *PermanentError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the error that was marked.
@@ -125,6 +127,7 @@ type WidenError struct{ Requests []lockkeys.Request }
 // not block each other: the earlier one goes first.
 func Widen(requests ...lockkeys.Request) error { return &WidenError{requests} }
 
+// Error names the requests.
 func (e *WidenError) Error() string {
 	return fmt.Sprintf("dispatcher: handler needs more keys: %v", e.Requests)
 }
@@ -136,6 +139,7 @@ type HandlerError struct {
 	Err      error  // of the last attempt
 }
 
+// Error names the message, its attempts and the last error.
 func (e *HandlerError) Error() string {
 	return fmt.Sprintf("dispatcher: message %d failed after %d attempts: %v", e.ID, e.Attempts, e.Err)
 }

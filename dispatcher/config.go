@@ -100,7 +100,8 @@ type Config[M any] struct {
 	// DeadLetter, if set, is given the messages that fail under the policy
 	// DeadLetter, before their keys are released. If it gives an error itself
 	// the message is parked. It runs on a worker and must return when its
-	// context ends. Default: nil; such messages are logged.
+	// context ends. Default: nil; such messages are logged, unless they have a
+	// callback or a ticket that is told of the error.
 	DeadLetter func(ctx context.Context, m M, err error) error
 	// MaxParked bounds the messages that are parked or queued behind a parked
 	// one. Beyond it, messages that would queue behind a parked one count as
@@ -115,8 +116,9 @@ type Config[M any] struct {
 
 	// Observer, if set, is told of all that happens; see [Observer].
 	Observer Observer[M]
-	// Logger is told what an operator should know: failed and parked
-	// messages, a stop. Default: none.
+	// Logger is told what an operator should know: messages that failed and
+	// that nobody else is told of, parked messages, a stop. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -208,7 +210,7 @@ func (c Config[M]) withDefaults() Config[M] {
 	setDefault(&c.Backoff.Jitter, 0.2)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	return c
 }

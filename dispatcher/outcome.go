@@ -81,7 +81,9 @@ func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
 		return outcome{kind: stopped, err: err}
 	}
 	if d.cfg.DeadLetter == nil {
-		log.Error("message failed and is dropped: there is no DeadLetter", "error", err)
+		if t.done == nil && (t.extra == nil || t.extra.ticket == nil) {
+			log.Error("message failed and is dropped: set DeadLetter, or OnDone, to be told", "error", err)
+		}
 		return outcome{kind: ended, err: err}
 	}
 	if deadErr := d.deadLetter(t, err); deadErr != nil {

@@ -61,6 +61,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler) // the audit is told of all
+	}
 	s := &Service{cfg: cfg, base: last}
 	s.dispatcher, err = dispatcher.New(dispatcher.Config[*job]{
 		Keys:       func(j *job, claim *lockkeys.Claim) error { return j.message.Claim(claim) },

@@ -1,0 +1,40 @@
+package dispatcher_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// TestFailureThatNobodyIsToldOf: a message that fails is not dropped silently,
+// and whoever is told of the error need not read it in the log as well.
+func TestFailureThatNobodyIsToldOf(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	d, err := dispatcher.New(dispatcher.Config[int]{
+		Keys:    func(int, *lockkeys.Claim) error { return nil },
+		Handler: func(context.Context, int) error { return errBoom },
+	})
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Do(t.Context(), 1), errBoom)
+	require.NoError(t, d.Submit(t.Context(), 2, dispatcher.OnDone(func(_ int, err error) {
+		require.ErrorIs(t, err, errBoom)
+	})))
+	require.NoError(t, d.Drain(t.Context()))
+	require.Empty(t, log.String())
+
+	require.NoError(t, d.Submit(t.Context(), 3))
+	require.NoError(t, d.Drain(t.Context()))
+	require.NoError(t, d.Close())
+	require.Contains(t, log.String(), "message failed and is dropped")
+	require.Contains(t, log.String(), "message=3")
+	require.Contains(t, log.String(), errBoom.Error())
+}

@@ -1,0 +1,214 @@
+package ordering
+
+import (
+	"context"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Store keeps what must outlive the process: how far each stream has come,
+// what became of each event, and the events that are held. Its methods may be
+// called from any number of goroutines at once. [NewMemory] makes one that
+// ends with the process; package sqlstore has those on SQLite and PostgreSQL.
+//
+// # Low mark and done-set
+//
+// Of a stream the store knows its last number, up to which every number is
+// done, and the numbers above it that are done, which are few: events of one
+// stream may end out of order if their lock keys let them run side by side. A
+// number is done once and for all, whether its event was processed, was given
+// up, or never came. Both are kept for ever, even when the stream has ended,
+// so a twin that comes after a year is known.
+//
+// # Fencing
+//
+// Acquire makes the caller the holder of a stream and gives it a fencing token
+// that is larger than any before. Whoever held the stream until then has lost
+// it: what he writes with an older token is refused with [ErrFenced].
+type Store interface {
+	// Acquire takes streams over and returns their states, in the order of
+	// the streams. A stream that the store has not heard of starts at 0.
+	Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error)
+
+	// Commit makes all numbers of the record's event done, keeps its job
+	// state and forgets its held copy, all or none. When it returns nil that
+	// is durable. Calls that come at the same time may share a transaction.
+	//
+	// The error wraps [ErrDuplicate] if any of the numbers is done already,
+	// and [ErrFenced] if a stream has another holder.
+	Commit(ctx context.Context, r Record) error
+
+	// Skip makes numbers of a stream done for which there is no event, and
+	// keeps a job state for the range, with the reason as its error. Numbers
+	// that are done already stay so. The error may wrap [ErrFenced].
+	Skip(ctx context.Context, s Skipped) error
+
+	// Hold keeps events that cannot run now, so that the source need not. An
+	// event that is held already, by its name, stays as it is.
+	Hold(ctx context.Context, events []*Event) error
+
+	// Held returns held events of a stream, from a number on, in order of
+	// their numbers on it, limit of them at most.
+	Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error)
+
+	// Park closes the parking's streams at the numbers given, and keeps the
+	// events and a failed job state for each of them that has an error. A
+	// parking with the same ID is replaced, in its streams as well.
+	Park(ctx context.Context, p Parking) error
+
+	// Unpark opens the streams of a parking and forgets it. Events that are
+	// held stay so. Of an ID that there is no parking for, it says nothing.
+	Unpark(ctx context.Context, id string) error
+
+	// Parked lists what is parked, longest first.
+	Parked(ctx context.Context) ([]Parking, error)
+
+	// Backlog lists the streams with held events that are not parked: what a
+	// resumption had not come through when the process ended.
+	Backlog(ctx context.Context) ([]lockkeys.Key, error)
+
+	// Job returns the job state of an event by its name; the error wraps
+	// [ErrNoJob] if there is none.
+	Job(ctx context.Context, event string) (JobState, error)
+
+	// Prune forgets the job states of what ended before a time, those of
+	// failed events that are still parked excepted, and returns how many.
+	// Streams keep their last numbers.
+	Prune(ctx context.Context, before time.Time) (int64, error)
+
+	// Close ends the use of the store. Commits that have begun are ended
+	// first.
+	Close() error
+}
+
+// StreamState is what a store knows of a stream.
+type StreamState struct {
+	Last   uint64   // every number up to it is done
+	Done   []uint64 // numbers above Last+1 that are done, rising
+	Fence  int64    // the caller's fencing token
+	Ended  uint64   // the stream's last number, once the event with End is done; else 0
+	HeldAt uint64   // events with this number or a larger one are to be held; 0 for none
+	Parked string   // the ID of the parking that closes the stream at HeldAt; "" if none does
+}
+
+// Record is the outcome of an event that has run or was given up.
+type Record struct {
+	Event  *Event
+	Fences []int64 // the token for each of the event's positions
+	Held   bool    // the store holds a copy of the event, to be forgotten
+	JobState
+}
+
+// Skipped is a range of numbers of a stream for which no event will come.
+type Skipped struct {
+	Stream   lockkeys.Key
+	From, To uint64 // both included
+	Fence    int64
+	Reason   string
+	Time     time.Time
+}
+
+// JobState says what became of an event. There is one for each event that was
+// processed, failed or was given up, until it is pruned.
+type JobState struct {
+	Event     string     // the event's name
+	Positions []Position // its numbers
+	Status    Status
+	Attempts  int       // how often its handler was called
+	Error     string    // of the last attempt that failed; why it was skipped
+	Started   time.Time // of the first attempt
+	Ended     time.Time // of the last one
+}
+
+// Status is what became of an event.
+type Status uint8
+
+// Statuses.
+const (
+	Processed Status = iota + 1 // its effect is durable
+	Failed                      // it is parked
+	GivenUp                     // its numbers are done without its effect
+	NeverCame                   // a range of numbers was skipped
+)
+
+// String returns "processed", "failed", "given up" or "never came".
+func (s Status) String() string {
+	switch s {
+	case Processed:
+		return "processed"
+	case Failed:
+		return "failed"
+	case GivenUp:
+		return "given up"
+	case NeverCame:
+		return "never came"
+	}
+	return "unknown"
+}
+
+// HeldEvent is an event that a store holds.
+type HeldEvent struct {
+	*Event
+	Attempts int       // calls of its handler before it was held
+	Started  time.Time // of the first of them
+}
+
+// Parking is a stream, or several that are bound together by their events,
+// that cannot go on until something is decided or comes.
+type Parking struct {
+	// ID tells parkings apart.
+	ID string
+	// Reason is why.
+	Reason Reason
+	// Streams are closed, each at its number: what is below goes on.
+	Streams []Position
+	// Events are those at fault: the one that failed, those that contradict
+	// each other; none for a gap. They are held.
+	Events []HeldEvent
+	// Gap is the range that is missing, if Reason is Gap.
+	Gap Range
+	// Error is the text of what happened.
+	Error string
+	// Since is when.
+	Since time.Time
+}
+
+// Range is a range of numbers on a stream, both ends included.
+type Range struct {
+	Stream lockkeys.Key `json:"stream"`
+	From   uint64       `json:"from"`
+	To     uint64       `json:"to"`
+}
+
+// Reason is why streams are parked.
+type Reason uint8
+
+// Reasons.
+const (
+	// Failure: an event's handler failed, for good.
+	Failure Reason = iota + 1
+	// Gap: numbers are missing that could not be had.
+	Gap
+	// Waiting: numbers are missing, which are still being asked for, and
+	// more events wait for them than may be kept in memory.
+	Waiting
+	// Contradiction: events each wait for the other, or were numbered
+	// against what is done already.
+	Contradiction
+)
+
+// String returns "failure", "gap", "waiting" or "contradiction".
+func (r Reason) String() string {
+	switch r {
+	case Failure:
+		return "failure"
+	case Gap:
+		return "gap"
+	case Waiting:
+		return "waiting"
+	case Contradiction:
+		return "contradiction"
+	}
+	return "unknown"
+}

@@ -1,0 +1,127 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// What a [Source] says by an error. Neither is a failure of the source, so
+// they do not open its breaker.
+var (
+	// ErrNotRetained: the events existed, but the source does not keep them
+	// any more. It is not asked for them again in the same replay.
+	ErrNotRetained = errors.New("replay: events are not retained any more")
+	// ErrNotAssigned: the producer has not given these numbers to events, but
+	// may do so. Where a later event was seen, the source lags behind or has
+	// lost its counter.
+	ErrNotAssigned = errors.New("replay: numbers are not assigned yet")
+)
+
+// Errors of a [Replayer].
+var (
+	// ErrConfig is wrapped by what [New] returns for a configuration that
+	// cannot work; the text names every problem.
+	ErrConfig = errors.New("replay: bad configuration")
+	// ErrRange is wrapped by what Replay returns for a range that is none.
+	ErrRange = errors.New("replay: bad range")
+)
+
+// Reasons why a source did not answer, wrapped by a [*SourceError].
+var (
+	// ErrNoAnswer: the source answered for nothing, or for later numbers only.
+	ErrNoAnswer = errors.New("no answer for the first of the numbers")
+	// ErrCopy: a source marked as Copy says that the numbers never existed,
+	// which it cannot know.
+	ErrCopy = errors.New("a copy cannot know that numbers never existed")
+	// ErrAnswer: the answer cannot be used; the text says what is wrong.
+	ErrAnswer = errors.New("bad answer")
+	// ErrResting: the source was not asked, since its breaker is open or it
+	// wanted to be asked later.
+	ErrResting = errors.New("not asked: the source is given a rest after failures")
+)
+
+// SourceError says which source did not answer for a range, and why.
+type SourceError struct {
+	Source string         // its name
+	Range  ordering.Range // what it was asked for
+	Err    error
+}
+
+// Error names the source and the range.
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("replay: %s: %v: %v", e.Source, e.Range, e.Err)
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// UnansweredError is what Replay returns when some numbers could not be had.
+type UnansweredError struct {
+	// Missing are the numbers that nobody answered for.
+	Missing []ordering.Range
+	// Attempts is how many requests were made.
+	Attempts int
+	// Errs has the last error of each source that gave one, in the order of
+	// the sources.
+	Errs []error
+}
+
+// Error names the first few ranges and what each source said last.
+func (e *UnansweredError) Error() string {
+	const few = 4
+	var b strings.Builder
+	fmt.Fprintf(&b, "replay: no answer after %d requests for", e.Attempts)
+	for i, r := range e.Missing {
+		if i == few {
+			fmt.Fprintf(&b, " and %d more ranges", len(e.Missing)-few)
+			break
+		}
+		fmt.Fprintf(&b, " (%v)", r)
+	}
+	for _, err := range e.Errs {
+		fmt.Fprintf(&b, "; %v", err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the errors of the sources to errors.Is and errors.As.
+func (e *UnansweredError) Unwrap() []error { return e.Errs }
+
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// Permanent marks an error of a source as one that asking again will not mend:
+// a request that it refuses, for example. The source is not asked for the
+// range again in the same replay, and its breaker does not count the error.
+func Permanent(err error) error { return permanentError{err} }
+
+// IsPermanent tells whether err was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p permanentError
+	return errors.As(err, &p)
+}
+
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e retryAfterError) Unwrap() error { return e.error }
+
+// RetryAfter marks an error of a source that wants no request for some time.
+// Until then no replay asks it; see also [Config.MaxWait].
+func RetryAfter(err error, after time.Duration) error { return retryAfterError{err, after} }
+
+// RetryAfterOf returns the time that [RetryAfter] gave to err, 0 if none.
+func RetryAfterOf(err error) time.Duration {
+	var r retryAfterError
+	if errors.As(err, &r) {
+		return r.after
+	}
+	return 0
+}

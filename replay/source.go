@@ -1,0 +1,46 @@
+package replay
+
+import (
+	"context"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Source has events that were sent before. Its methods may be called from any
+// number of goroutines at once.
+type Source interface {
+	// Fetch answers for the numbers of a stream, from and to included,
+	// 1 <= from <= to. It answers for as many as it likes, the lowest first
+	// being the most useful, and is asked for the rest then; so no answer
+	// need be large, however wide the range is.
+	//
+	// If it can answer for none it says why: with an error that wraps
+	// [ErrNotRetained] or [ErrNotAssigned], or with an empty answer if it
+	// does not know. Any other error means that the source failed, see
+	// [Permanent] and [RetryAfter].
+	//
+	// It must return soon after the context has ended. The events are the
+	// caller's once returned.
+	Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error)
+}
+
+// Answer is what a source answers. What is in neither of its fields is not
+// answered for.
+type Answer struct {
+	// Events are events of the range, in any order. Others may be among them.
+	Events []*ordering.Event
+	// NoSuch are ranges of the stream's numbers that never existed and never
+	// will: a transaction was rolled back, a counter was lost. They may reach
+	// beyond what was asked for. Numbers that existed once and numbers that
+	// may yet be given to events are not among them.
+	NoSuch []ordering.Range
+}
+
+// SourceFunc is a function that is a [Source].
+type SourceFunc func(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error)
+
+// Fetch implements [Source].
+func (f SourceFunc) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error) {
+	return f(ctx, stream, from, to)
+}

@@ -120,6 +120,13 @@ func TestSchemaAndProgramAgree(t *testing.T) {
 		`{"op":"close_client"}`:                                                                     false,
 		`{"op":"end_of_day"}`:                                                                       true,
 		`{"op":"end_of_day","account":"a"}`:                                                         false,
+		`{"op":"end_of_day","sequence":"/=1"}`:                                                      true,
+		`{"op":"end_of_day","sequence":"client/42=17;end, a%2Cb=9223372036854775807"}`:              true,
+		`{"op":"end_of_day","sequence":""}`:                                                         false,
+		`{"op":"end_of_day","sequence":"17"}`:                                                       false,
+		`{"op":"end_of_day","sequence":"client/42=0"}`:                                              false,
+		`{"op":"end_of_day","sequence":"client/42=17;last"}`:                                        false,
+		`{"op":"end_of_day","sequence":17}`:                                                         false,
 	} {
 		assert.Equal(t, good, validates(t, schema, text), "schema: %.200s", text)
 		_, err := book.Decode([]byte(text))
@@ -128,6 +135,9 @@ func TestSchemaAndProgramAgree(t *testing.T) {
 	for _, text := range []string{
 		`{"op":"open","account":"a","account":"b"}`,
 		`{"op":"transfer","from":"a","to":"a","amount":"1"}`,
+		`{"op":"end_of_day","sequence":"a=1, a=2"}`,
+		`{"op":"end_of_day","sequence":"a//b=1"}`,
+		`{"op":"end_of_day","sequence":"input/7/a=1"}`,
 	} {
 		assert.True(t, validates(t, schema, text), text)
 		_, err := book.Decode([]byte(text))

@@ -47,7 +47,7 @@ var required = map[string][]string{
 
 var known = []string{
 	"op", "account", "client", "from", "to", "amount", "commodity", "gets", "at_least", "postings",
-	"expect", "reject", "id", "note", "balance", "scope", "tolerance",
+	"expect", "reject", "sequence", "id", "note", "balance", "scope", "tolerance",
 }
 
 // checkShape checks what encoding/json lets pass, and returns the names of the

@@ -23,6 +23,8 @@ var goodMessages = []string{
 	`{"op":"buying_power","client":"client:42"}`,
 	`{"op":"credit_check","client":"client:42","at_least":{"amount":"500","commodity":"EUR"}}`,
 	`{"op":"close_client","client":"client:42","id":"x","note":"bye"}`,
+	`{"op":"deposit","account":"a:b","amount":"1","sequence":"a/b=17"}`,
+	`{"op":"transfer","from":"a:b:1","to":"a:c:1","amount":"1","sequence":"a/b=9223372036854775807, a%2C%20/c=1;end, /=2"}`,
 	`{"op":"end_of_day","expect":[{"account":"a:b","balance":"-1.5","commodity":"EUR","scope":"own","tolerance":"0.10"}]}`,
 }
 
@@ -59,6 +61,12 @@ var badMessages = map[string]string{
 	`{"op":"post","postings":[{"account":"/","amount":"1"}]}`:                 "posting 1: the whole book is no account",
 	`{"op":"post","postings":{"account":"a","amount":"1"}}`:                   "cannot unmarshal object",
 	`{"op":"post","postings":[{"account":"a","amount":"1","balance":"1"}]}`:   `unknown field "balance"`,
+	`{"op":"end_of_day","sequence":""}`:                                       "no '=': write STREAM=NUMBER",
+	`{"op":"end_of_day","sequence":"17"}`:                                     "no '=': write STREAM=NUMBER",
+	`{"op":"end_of_day","sequence":"a=0"}`:                                    "number is not from 1 to",
+	`{"op":"end_of_day","sequence":"a=1, a=2"}`:                               "two positions on one stream",
+	`{"op":"end_of_day","sequence":"input/1/a=1"}`:                            "for the ledger's own numbers",
+	`{"op":"end_of_day","sequence":{"a":1}}`:                                  `unknown field "a"`,
 	`{"op":"post","expect":[{"account":"a"}]}`:                                `"balance" is missing in "expect"`,
 	`{"op":"post","expect":[{"account":"/","balance":"1"}]}`:                  `use scope "subtree"`,
 	`{"op":"post","expect":[{"account":"a","balance":"1","scope":"all"}]}`:    `scope "all" is not known`,

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Message asks for one operation. Which fields it needs depends on Op; the
-// three of the last group go with any of them.
+// Message asks for one operation. Which fields it needs depends on Op; those
+// from Expect on go with any of them.
 type Message struct {
 	Op Op `json:"op"`
 
@@ -26,6 +26,8 @@ type Message struct {
 	Expect []Expectation `json:"expect,omitempty"`
 	// Reject says that the message must be rejected: applying it is the error.
 	Reject bool `json:"reject,omitempty"`
+	// Sequence says where the message belongs among others, whenever it comes.
+	Sequence Sequence `json:"sequence,omitempty"`
 	// ID and Note are for people.
 	ID   string `json:"id,omitempty"`
 	Note string `json:"note,omitempty"`

@@ -1,0 +1,37 @@
+package book
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Sequence is the numbers that whoever sent a message gave it, in the form of
+// [ordering.FormatSequenceID]. It is empty where the ledger is to number the
+// messages, in the order in which they come.
+type Sequence []ordering.Position
+
+// OwnStreams is the key below which the ledger itself numbers messages.
+var OwnStreams = lockkeys.Must("input")
+
+// MarshalText gives the text form.
+func (s Sequence) MarshalText() ([]byte, error) { return []byte(ordering.FormatSequenceID(s)), nil }
+
+// UnmarshalText reads the text form.
+func (s *Sequence) UnmarshalText(text []byte) error {
+	positions, err := ordering.ParseSequenceID(string(text), lockkeys.Root())
+	if err != nil {
+		return fmt.Errorf("sequence: %w", err)
+	}
+	for _, p := range positions {
+		if OwnStreams.Contains(p.Stream) {
+			return fmt.Errorf("sequence %.80q: %w", text, errOwnStream)
+		}
+	}
+	*s = positions
+	return nil
+}
+
+var errOwnStream = errors.New("streams at and below \"input\" are for the ledger's own numbers: call yours otherwise")

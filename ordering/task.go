@@ -5,15 +5,54 @@ import (
 	"time"
 )
 
-// task is an event on its way through the sequencer.
+// task is an event on its way through the sequencer. Until it is submitted,
+// and again once it has ended, the mutex guards it; in between it belongs to
+// the worker that runs it, but for joined.
 type task struct {
 	event    *Event
-	fences   []int64
-	attempts int
+	done     Done
+	slots    []slot  // one for each of the event's positions
+	fences   []int64 // likewise, from when it is submitted
+	attempts int     // calls of the handler
 	started  time.Time
-	held     bool
+	held     bool     // the store has a copy
+	fedBy    *stream  // as part of whose feeding it came from the store
+	fills    *parking // it is what this one misses
+	early    bool     // it waits for an earlier event
+	arrived  time.Time
+	joined   []twin // copies that came while it was on its way
 
-	committed bool
+	committed bool  // in this attempt, by the handler
+	refusal   error // of Keys
+	outcome   Outcome
+
+	fewSlots  [2]slot // what slots and fences mostly are
+	fewFences [2]int64
+}
+
+// slot is a position of a task.
+type slot struct {
+	stream *stream
+	number uint64
+}
+
+// twin is a copy of an event that came while another was on its way.
+type twin struct {
+	event *Event
+	done  Done
+}
+
+func (s *Sequencer) newTask(e *Event, done Done) *task {
+	t := s.tasks.Get().(*task)
+	t.event, t.done = e, done
+	t.slots, t.fences = t.fewSlots[:0], t.fewFences[:0]
+	return t
+}
+
+// recycle gives back a task that nothing refers to any more.
+func (s *Sequencer) recycle(t *task) {
+	*t = task{joined: t.joined[:0]}
+	s.tasks.Put(t)
 }
 
 // record is the outcome of the task's event, as a store keeps it.
@@ -22,6 +61,11 @@ func (t *task) record(status Status, ended time.Time, errText string) Record {
 		Event: t.event.Name(), Positions: t.event.Positions, Status: status,
 		Attempts: t.attempts, Error: errText, Started: t.started, Ended: ended,
 	}}
+}
+
+// heldEvent is the task's event as a store holds it.
+func (t *task) heldEvent() HeldEvent {
+	return HeldEvent{Event: t.event, Attempts: t.attempts, Started: t.started}
 }
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,182 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Config configures a [Sequencer]. Store and Handler are required; the zero
+// value of every other field means its default.
+type Config struct {
+	// Store keeps the numbers that are done. It stays the caller's, who
+	// closes it after the sequencer.
+	Store Store
+	// Handler does the work of an event.
+	Handler Handler
+	// Keys derives the lock keys of an event. If it gives an error, the event
+	// counts as failed for good. Default: the event's streams, each
+	// exclusively, so that a stream's events run one after the other.
+	Keys func(e *Event, claim *lockkeys.Claim) error
+	// Dispatcher says how handlers run: workers, policy, bounds, attempts and
+	// back-off, timeout, observer and logger. Its default for MaxAttempts is
+	// 5 here. Keys, Handler, BatchHandler, Failure, FailureFor and DeadLetter
+	// are the sequencer's and must not be set.
+	Dispatcher dispatcher.Config[Job]
+
+	// Failure is what happens when an event's attempts are used up or its
+	// error is permanent, see [dispatcher.Permanent]. Default: Park.
+	Failure Policy
+	// FailureFor, if set, is asked in place of Failure. Default: Stop for
+	// errors that are a [*StoreError], Failure for all others.
+	FailureFor func(e *Event, err error) Policy
+	// DeadLetter, if set, is given each event that failed under the policy
+	// Skip, after that was recorded and before anything that waited for it.
+	// An error of it is logged.
+	DeadLetter func(ctx context.Context, e *Event, err error) error
+
+	// GapTimeout is how long an event waits for those before it until they
+	// are asked for, called T_gap in the paper. Default: 2 s.
+	GapTimeout time.Duration
+	// Replayer is asked for what did not come. Default: none, so that a gap
+	// is a case for GapPolicy after GapTimeout.
+	Replayer Replayer
+	// GapPolicy is what happens to a stream when the replayer has not got
+	// what is missing. Default: Park. Numbers of which the replayer's source
+	// says that they never existed are skipped, with a record, in any case.
+	GapPolicy Policy
+
+	// MaxEarly bounds the events of one stream that wait in memory for
+	// earlier ones. When one more comes, the store takes them all, and what
+	// is missing is asked for at once. Default: 1024.
+	MaxEarly int
+	// MaxEarlyTotal bounds the same for all streams together. Default: 65,536.
+	MaxEarlyTotal int
+	// MaxEarlyBytes bounds them by [Event.Size]. Default: 256 MiB.
+	MaxEarlyBytes int64
+
+	// MaxActive is how many streams are kept in memory though nothing of them
+	// is on its way; the least recently used leave first, and come back from
+	// the store. Default: 100,000.
+	MaxActive int
+	// IdleTTL is how long a stream stays in memory with nothing on its way;
+	// kept to within a quarter. Default: 10 minutes.
+	IdleTTL time.Duration
+
+	// Retention is how long job states are kept; negative for ever.
+	// Default: 30 days.
+	Retention time.Duration
+
+	// Observer, if set, is told of everything that is out of the ordinary.
+	Observer func(Notice)
+	// Logger is told what an operator should know: gaps that stay open,
+	// parked streams, contradictions, a stop. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Policy is what happens when an event failed for good, or did not come.
+type Policy uint8
+
+const (
+	// Park closes the event's streams from its numbers on. Their later
+	// events are held by the store, all others go on, until an operator calls
+	// Resume, Skip or Drop, or what was missing comes after all.
+	Park Policy = iota
+	// Skip makes the numbers done without the event's effect, with a job
+	// state that says so; the streams go on.
+	Skip
+	// Stop lets no handler start any more and refuses offers.
+	Stop
+)
+
+// String returns "park", "skip" or "stop".
+func (p Policy) String() string {
+	switch p {
+	case Park:
+		return "park"
+	case Skip:
+		return "skip"
+	case Stop:
+		return "stop"
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.GapTimeout, 2*time.Second)
+	setDefault(&c.MaxEarly, 1024)
+	setDefault(&c.MaxEarlyTotal, 1<<16)
+	setDefault(&c.MaxEarlyBytes, 256<<20)
+	setDefault(&c.MaxActive, 100_000)
+	setDefault(&c.IdleTTL, 10*time.Minute)
+	setDefault(&c.Retention, 30*24*time.Hour)
+	setDefault(&c.Dispatcher.MaxAttempts, 5)
+	if c.Keys == nil {
+		c.Keys = streamKeys
+	}
+	if c.FailureFor == nil {
+		failure := c.Failure
+		c.FailureFor = func(_ *Event, err error) Policy {
+			if e := (*StoreError)(nil); errors.As(err, &e) {
+				return Stop
+			}
+			return failure
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Dispatcher.Logger == nil {
+		c.Dispatcher.Logger = c.Logger
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func streamKeys(e *Event, claim *lockkeys.Claim) error {
+	for _, p := range e.Positions {
+		claim.Exclusive(p.Stream)
+	}
+	return nil
+}
+
+func (c Config) validate() error {
+	var problems []error
+	problem := func(bad bool, text string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(text, args...))
+		}
+	}
+	problem(c.Store == nil, "Store is nil: give one, NewMemory() for example")
+	problem(c.Handler == nil, "Handler is nil")
+	problem(c.Failure > Stop, "Failure is %v: use Park, Skip or Stop", c.Failure)
+	problem(c.GapPolicy > Stop, "GapPolicy is %v: use Park, Skip or Stop", c.GapPolicy)
+	problem(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
+	problem(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
+	problem(c.MaxEarlyTotal < 0, "MaxEarlyTotal is negative: %d", c.MaxEarlyTotal)
+	problem(c.MaxEarlyBytes < 0, "MaxEarlyBytes is negative: %d", c.MaxEarlyBytes)
+	problem(c.MaxActive < 0, "MaxActive is negative: %d", c.MaxActive)
+	problem(c.IdleTTL < 0, "IdleTTL is negative: %v", c.IdleTTL)
+	d := &c.Dispatcher
+	problem(d.Keys != nil, "Dispatcher.Keys is set: use Keys")
+	problem(d.Handler != nil, "Dispatcher.Handler is set: use Handler")
+	problem(d.BatchHandler != nil, "Dispatcher.BatchHandler is set: the store's transactions serve many events by themselves")
+	problem(d.Failure != 0, "Dispatcher.Failure is set: use Failure")
+	problem(d.FailureFor != nil, "Dispatcher.FailureFor is set: use FailureFor")
+	problem(d.DeadLetter != nil, "Dispatcher.DeadLetter is set: use DeadLetter")
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+}

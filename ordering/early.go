@@ -1,0 +1,210 @@
+package ordering
+
+import "time"
+
+// bufferLocked keeps an event in memory until it is its turn. If that is too
+// many, the stream they wait for is closed until it goes on, and the store
+// takes them.
+func (s *Sequencer) bufferLocked(t *task, a *after) {
+	if t.arrived.IsZero() {
+		t.arrived = time.Now()
+	}
+	full := !t.held && s.fullLocked(t)
+	s.enterEarlyLocked(t)
+	if full {
+		s.overflowLocked(t, a)
+		return
+	}
+	for _, slot := range t.slots {
+		s.checkHeadLocked(slot.stream, a)
+		if !t.early { // it was held or parked by that
+			return
+		}
+	}
+}
+
+func (s *Sequencer) fullLocked(t *task) bool {
+	if s.mu.early >= s.cfg.MaxEarlyTotal || s.mu.bytes+t.event.Size() > s.cfg.MaxEarlyBytes {
+		return true
+	}
+	for _, slot := range t.slots {
+		if len(slot.stream.early) >= s.cfg.MaxEarly {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Sequencer) enterEarlyLocked(t *task) {
+	t.early = true
+	for _, slot := range t.slots {
+		if slot.stream.early == nil {
+			slot.stream.early = map[uint64]*task{}
+		}
+		slot.stream.early[slot.number] = t
+	}
+	s.mu.early++
+	s.mu.bytes += t.event.Size()
+}
+
+func (s *Sequencer) leaveEarlyLocked(t *task) {
+	t.early = false
+	for _, slot := range t.slots {
+		delete(slot.stream.early, slot.number)
+		if len(slot.stream.early) == 0 {
+			slot.stream.early = nil
+		}
+	}
+	s.mu.early--
+	s.mu.bytes -= t.event.Size()
+}
+
+// overflowLocked closes the stream that t waits for in the end, since there is
+// no more room for what waits, and asks for what is missing at once.
+func (s *Sequencer) overflowLocked(t *task, a *after) {
+	st := s.rootLocked(t)
+	if st == nil || st.isHeld(st.next) {
+		s.leaveEarlyLocked(t)
+		s.holdLocked(t, a)
+		return
+	}
+	s.openGapLocked(st, a)
+	g := st.gap
+	p := s.newParkingLocked(Waiting, nil)
+	p.Gap = Range{st.key, st.next, s.missingToLocked(st)}
+	s.shutLocked(st, st.next, true, p, a)
+	if !g.asked {
+		s.askLocked(g)
+	}
+	if t.early { // another stream of it is full: it waits behind the same gap
+		s.leaveEarlyLocked(t)
+		s.holdLocked(t, a)
+	}
+}
+
+// rootLocked follows the events that t waits for to the stream whose next
+// number has not come; nil if there is none.
+func (s *Sequencer) rootLocked(t *task) *stream {
+	seen := map[*task]bool{}
+	for !seen[t] {
+		seen[t] = true
+		for _, slot := range t.slots {
+			if slot.number <= slot.stream.next {
+				continue
+			}
+			head := slot.stream.early[slot.stream.next]
+			if head == nil {
+				return slot.stream
+			}
+			t = head
+			break
+		}
+	}
+	return nil
+}
+
+// missingToLocked returns the last of the numbers that are missing at the head
+// of a stream, as far as is known.
+func (s *Sequencer) missingToLocked(st *stream) uint64 {
+	if first := st.firstEarly(); first != nil {
+		n, _ := first.event.On(st.key)
+		return max(st.next, n-1)
+	}
+	if st.missing && st.parking != nil && st.parking.Gap.Stream == st.key {
+		return max(st.next, st.parking.Gap.To)
+	}
+	return st.next
+}
+
+// firstEarly returns the early event with the smallest number, nil for none.
+func (st *stream) firstEarly() (first *task) {
+	smallest := uint64(notHeld)
+	for n, t := range st.early {
+		if n < smallest {
+			smallest, first = n, t
+		}
+	}
+	return first
+}
+
+// checkHeadLocked looks at the next number of a stream after something has
+// changed: whether it is missing, or its event can never run.
+func (s *Sequencer) checkHeadLocked(st *stream, a *after) {
+	head := st.early[st.next]
+	switch {
+	case st.gone:
+	case len(st.early) == 0:
+		if !st.missing {
+			s.closeGapLocked(st, a)
+		}
+		s.restLocked(st)
+	case head != nil:
+		s.closeGapLocked(st, a)
+		if !head.isNext() {
+			s.contradictionLocked(head, a)
+		}
+	case !st.isHeld(st.next):
+		s.openGapLocked(st, a)
+	}
+}
+
+// contradictionLocked parks the streams of events that wait for each other in
+// a circle, if head is one of them.
+func (s *Sequencer) contradictionLocked(head *task, a *after) {
+	circle := findCircle(head)
+	if circle == nil {
+		return
+	}
+	err := &ContradictionError{}
+	for _, t := range circle {
+		err.Events = append(err.Events, t.event)
+	}
+	p := s.newParkingLocked(Contradiction, err)
+	for _, t := range circle {
+		p.Events = append(p.Events, t.heldEvent())
+	}
+	for _, t := range circle {
+		for _, slot := range t.slots {
+			s.shutLocked(slot.stream, slot.number, false, p, a)
+		}
+	}
+}
+
+// findCircle returns events at the heads of their streams of which each waits
+// for the next one, and the last for the first; nil if head waits for
+// something that may yet come. Only heads need to be looked at: in a circle
+// through others, those at the heads wait in a circle too.
+func findCircle(head *task) (circle []*task) {
+	const onPath, off = 1, 2
+	state := map[*task]int{}
+	var path []*task
+	var visit func(t *task) bool
+	visit = func(t *task) bool {
+		switch state[t] {
+		case onPath:
+			for i, p := range path {
+				if p == t {
+					circle = append(circle, path[i:]...)
+				}
+			}
+			return true
+		case off:
+			return false
+		}
+		state[t] = onPath
+		path = append(path, t)
+		for _, slot := range t.slots {
+			if slot.number <= slot.stream.next {
+				continue
+			}
+			if next := slot.stream.early[slot.stream.next]; next != nil && visit(next) {
+				return true
+			}
+		}
+		state[t] = off
+		path = path[:len(path)-1]
+		return false
+	}
+	visit(head)
+	return circle
+}

@@ -1,0 +1,200 @@
+package ordering
+
+import (
+	"crypto/rand"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// parking is a [Parking] in memory.
+//
+// Invariant: the closed streams of a held event all belong to one parking, or
+// to none while they are fed.
+type parking struct {
+	Parking // but for Streams
+	streams map[lockkeys.Key]uint64
+	dirty   bool // the keeper is to write it
+	over    bool // it was resumed, or became part of another
+	fault   error
+}
+
+func restored(p Parking) *parking {
+	streams := make(map[lockkeys.Key]uint64, len(p.Streams))
+	for _, position := range p.Streams {
+		streams[position.Stream] = position.Number
+	}
+	p.Streams = nil
+	return &parking{Parking: p, streams: streams}
+}
+
+// misses tells whether a stream is closed since its number has not come.
+func (p *parking) misses(key lockkeys.Key) bool {
+	return p != nil && (p.Reason == Gap || p.Reason == Waiting) && p.Gap.Stream == key
+}
+
+// heals tells whether the parking is over once what is missing has come.
+func (p *parking) heals() bool { return len(p.Events) == 0 }
+
+// public returns the parking as a store keeps it.
+func (p *parking) public() Parking {
+	public := p.Parking
+	public.Events = slices.Clone(p.Events)
+	for _, key := range slices.SortedFunc(maps.Keys(p.streams), lockkeys.Key.Compare) {
+		public.Streams = append(public.Streams, Position{Stream: key, Number: p.streams[key]})
+	}
+	return public
+}
+
+func (s *Sequencer) newParkingLocked(reason Reason, err error) *parking {
+	p := &parking{Parking: Parking{ID: rand.Text(), Reason: reason, Since: time.Now()}, streams: map[lockkeys.Key]uint64{}, fault: err}
+	if err != nil {
+		p.Error = err.Error()
+	}
+	s.mu.parkings[p.ID] = p
+	return p
+}
+
+// parkLocked closes the streams of an event that failed. It returns the
+// parking, which may be one from before.
+func (s *Sequencer) parkLocked(t *task, err error, a *after) {
+	p := s.newParkingLocked(Failure, err)
+	p.Events = append(p.Events, t.heldEvent())
+	for _, slot := range t.slots {
+		p = s.shutLocked(slot.stream, slot.number, false, p, a)
+	}
+}
+
+// shutLocked closes a stream from number n on, with all that is early there.
+// It returns the parking that the stream then belongs to: p, or one from
+// before with which p was joined.
+func (s *Sequencer) shutLocked(st *stream, n uint64, missing bool, p *parking, a *after) *parking {
+	displaced := s.closeLocked(st, n, missing, &p, a)
+	s.holdAllLocked(displaced, p, a)
+	return p
+}
+
+// closeLocked closes one stream and returns the early events that it displaces.
+func (s *Sequencer) closeLocked(st *stream, n uint64, missing bool, p **parking, a *after) (displaced []*task) {
+	if st.parking != nil && st.parking != *p {
+		*p = s.joinLocked(st.parking, *p)
+	}
+	if st.isHeld(n) && st.parking == *p {
+		return nil
+	}
+	if !st.isHeld(n) {
+		st.heldFrom.Store(n)
+		st.missing = missing
+	}
+	if st.gap != nil && st.isHeld(st.gap.from) && !st.missing {
+		s.closeGapLocked(st, a)
+	}
+	if *p == nil {
+		s.feedLocked(st)
+	} else {
+		if st.parking == nil {
+			a.notices = append(a.notices, Notice{Kind: StreamParked, Time: time.Now(), Stream: st.key,
+				Range: Range{st.key, n, n}, Reason: (*p).Reason, Err: (*p).fault, Event: (*p).culprit()})
+		}
+		st.parking = *p
+		(*p).streams[st.key] = st.heldFrom.Load()
+		s.dirtyLocked(*p)
+	}
+	for number, t := range st.early {
+		if st.isHeld(number) {
+			displaced = append(displaced, t)
+		}
+	}
+	slices.SortFunc(displaced, func(a, b *task) int { return a.arrived.Compare(b.arrived) })
+	for _, t := range displaced {
+		s.leaveEarlyLocked(t)
+	}
+	return displaced
+}
+
+func (p *parking) culprit() *Event {
+	if len(p.Events) == 0 {
+		return nil
+	}
+	return p.Events[len(p.Events)-1].Event
+}
+
+// joinLocked makes one parking of two, since an event is held by both. Either
+// may be nil.
+func (s *Sequencer) joinLocked(p, q *parking) *parking {
+	switch {
+	case q == nil || p == q:
+		return p
+	case p == nil:
+		return q
+	}
+	p.Events = append(p.Events, q.Events...)
+	for key, n := range q.streams {
+		if old, ok := p.streams[key]; !ok || n < old {
+			p.streams[key] = n
+		}
+		if st := s.mu.streams[key]; st != nil && st.parking == q {
+			st.parking = p
+		}
+	}
+	q.over = true
+	delete(s.mu.parkings, q.ID)
+	s.keeper.mu.over = append(s.keeper.mu.over, q.ID)
+	s.dirtyLocked(p)
+	return p
+}
+
+func (s *Sequencer) dirtyLocked(p *parking) {
+	if !p.dirty {
+		p.dirty = true
+		s.keeper.mu.dirty = append(s.keeper.mu.dirty, p)
+		s.keeper.signal()
+	}
+}
+
+// holdLocked gives an event to the store that cannot run, since a stream of it
+// is closed.
+func (s *Sequencer) holdLocked(t *task, a *after) { s.holdAllLocked([]*task{t}, nil, a) }
+
+// holdAllLocked does so with several, and with all that come after them on
+// their other streams.
+func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
+	for len(tasks) > 0 {
+		t := tasks[0]
+		tasks = tasks[1:]
+		for _, slot := range t.slots {
+			if slot.stream.isHeld(slot.number) {
+				p = s.joinLocked(slot.stream.parking, p)
+			}
+		}
+		for _, slot := range t.slots {
+			st := slot.stream
+			if st.missing && slot.number == st.heldFrom.Load() {
+				st.missing = false
+				t.fills = p
+			}
+			tasks = append(tasks, s.closeLocked(st, slot.number, false, &p, a)...)
+			st.holding++
+		}
+		if t.held {
+			s.heldLocked(t, a)
+		} else {
+			s.keeper.mu.holds = append(s.keeper.mu.holds, t)
+			s.keeper.pending.Add(1)
+			s.keeper.signal()
+		}
+	}
+}
+
+// heldLocked ends an event that the store holds.
+func (s *Sequencer) heldLocked(t *task, a *after) {
+	for _, slot := range t.slots {
+		slot.stream.holding--
+	}
+	if p := t.fills; p != nil && p.heals() {
+		s.reopenLocked(p)
+	}
+	s.endLocked(t, Outcome{Result: Held}, a)
+}

@@ -1,0 +1,200 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Sequencer takes events from sources, in whatever order and however often
+// they come, and has each handled once, in the order of its numbers; see the
+// package documentation. Make one with [New] and end it with
+// [Sequencer.Shutdown] or [Sequencer.Close]. All methods may be called from any
+// number of goroutines at once.
+//
+// # Who does what
+//
+// Whoever brings an event, a source, a replay or the keeper, has the turn while
+// he finds the event's place and submits what may run, so events are submitted
+// in the order of their numbers. The workers of the dispatcher run them and end
+// them. The keeper, one goroutine, writes to the store what is parked and held,
+// and feeds it back. The mutex guards what they share; under it nothing calls
+// the store, a handler, a callback or the dispatcher, and nothing waits.
+type Sequencer struct {
+	cfg        Config
+	dispatcher *dispatcher.Dispatcher[Job]
+	submit     []dispatcher.SubmitOption[Job]
+	tasks      sync.Pool
+	turn       chan struct{} // full while someone has it
+
+	background context.Context // ends with a shutdown
+	cancel     context.CancelCauseFunc
+	halted     chan struct{} // closed when mu.err is set
+	goroutines sync.WaitGroup
+	keeper     keeper
+	stopped    atomic.Bool  // mu.err is set, for workers to look at
+	open       atomic.Int64 // events without an outcome
+	counts     counts
+
+	mu struct {
+		sync.Mutex
+		streams  map[lockkeys.Key]*stream
+		parkings map[string]*parking
+		idle     idleList
+		early    int   // events that wait for earlier ones
+		bytes    int64 // of those
+		drained  chan struct{}
+		err      error // why nothing is accepted any more
+		closed   bool
+	}
+}
+
+// New makes a sequencer, starts its workers, and goes on with what the store
+// holds from before. The error wraps [ErrConfig], or is the store's.
+func New(ctx context.Context, cfg Config) (*Sequencer, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Sequencer{cfg: cfg.withDefaults(), turn: make(chan struct{}, 1)}
+	s.tasks.New = func() any { return new(task) }
+	s.mu.streams = map[lockkeys.Key]*stream{}
+	s.mu.parkings = map[string]*parking{}
+	s.mu.idle.init()
+	s.keeper.wake = make(chan struct{}, 1)
+	s.halted = make(chan struct{})
+	s.background, s.cancel = context.WithCancelCause(context.Background())
+	s.submit = []dispatcher.SubmitOption[Job]{dispatcher.OnDone(s.finish)}
+
+	d := s.cfg.Dispatcher
+	d.Keys = s.keys
+	d.Handler = s.handle
+	d.FailureFor = s.failureFor
+	d.DeadLetter = s.fail
+	if d.MaxPendingBytes > 0 && d.Size == nil {
+		d.Size = func(j Job) int64 { return j.Event.Size() }
+	}
+	var err error
+	if s.dispatcher, err = dispatcher.New(d); err != nil {
+		return nil, errors.Join(ErrConfig, err)
+	}
+	if err := s.recover(ctx); err != nil {
+		return nil, errors.Join(err, s.dispatcher.Close())
+	}
+	s.goroutines.Go(s.keep)
+	s.goroutines.Go(s.tidy)
+	return s, nil
+}
+
+// recover takes up what the store holds.
+func (s *Sequencer) recover(ctx context.Context) error {
+	parked, err := s.cfg.Store.Parked(ctx)
+	if err != nil {
+		return err
+	}
+	backlog, err := s.cfg.Store.Backlog(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range parked {
+		s.mu.parkings[p.ID] = restored(p)
+		if p.Reason == Gap || p.Reason == Waiting {
+			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
+		}
+	}
+	slices.SortFunc(backlog, lockkeys.Key.Compare)
+	backlog = slices.Compact(backlog)
+	if err := s.load(ctx, backlog); err != nil {
+		return err
+	}
+	var a after
+	defer s.do(&a)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range backlog {
+		st := s.mu.streams[key]
+		switch {
+		case st.parking == nil:
+			s.feedLocked(st)
+		case st.missing:
+			s.openGapLocked(st, &a)
+		}
+	}
+	return nil
+}
+
+// takeTurn waits for the turn. The error is that of ctx or why nothing is
+// accepted any more.
+func (s *Sequencer) takeTurn(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.background.Done():
+		return s.Err()
+	}
+}
+
+func (s *Sequencer) passTurn() { <-s.turn }
+
+// Err returns nil while events are accepted; afterwards what offers are told:
+// [ErrClosed], or an error that wraps [ErrStopped] and the cause.
+func (s *Sequencer) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.err
+}
+
+// after is what is to be done once the mutex is free.
+type after struct {
+	ended   []*task // to be told of their outcomes, and recycled
+	notices []Notice
+}
+
+func (s *Sequencer) do(a *after) {
+	for _, t := range a.ended {
+		s.tell(t)
+	}
+	for _, n := range a.notices {
+		s.notify(n)
+	}
+	a.ended, a.notices = a.ended[:0], a.notices[:0]
+}
+
+// tell tells a task's source what became of it, and those of its copies.
+func (s *Sequencer) tell(t *task) {
+	o := t.outcome
+	s.counts.add(o.Result)
+	if t.done != nil {
+		t.done(t.event, o)
+	}
+	if o.Result == Applied {
+		o = Outcome{Result: Duplicate}
+	}
+	for _, twin := range t.joined {
+		s.counts.add(o.Result)
+		if twin.done != nil {
+			twin.done(twin.event, o)
+		}
+	}
+	told := 1 + len(t.joined)
+	s.recycle(t)
+	if s.open.Add(-int64(told)) == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.mu.drained != nil && s.open.Load() == 0 {
+			close(s.mu.drained)
+			s.mu.drained = nil
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package ordering
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Stats are counts since the sequencer was made, and of this moment.
+type Stats struct {
+	// Events by their outcomes.
+	Applied, Duplicates, Held, DeadLettered, Refused, Unfinished uint64
+
+	Gaps    uint64 // that were noticed
+	Replays uint64 // that were asked for
+
+	Open       int // events without an outcome
+	Early      int // of those, the ones that wait for earlier ones
+	EarlyBytes int64
+	Streams    int // in memory
+	Idle       int // of those, the ones with nothing on their way
+	Parkings   int
+	OpenGaps   int
+
+	Dispatcher dispatcher.Stats
+}
+
+// counts are those of Stats that only grow.
+type counts struct {
+	results       [Unfinished + 1]atomic.Uint64
+	gaps, replays atomic.Uint64
+}
+
+func (c *counts) add(r Result) { c.results[r].Add(1) }
+
+// Stats returns the counts. It goes once through the streams in memory.
+func (s *Sequencer) Stats() Stats {
+	of := func(r Result) uint64 { return s.counts.results[r].Load() }
+	stats := Stats{
+		Applied: of(Applied), Duplicates: of(Duplicate), Held: of(Held), DeadLettered: of(DeadLettered),
+		Refused: of(Refused), Unfinished: of(Unfinished),
+		Gaps: s.counts.gaps.Load(), Replays: s.counts.replays.Load(),
+		Open: int(s.open.Load()), Dispatcher: s.dispatcher.Stats(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats.Early, stats.EarlyBytes = s.mu.early, s.mu.bytes
+	stats.Streams, stats.Idle = len(s.mu.streams), s.mu.idle.len
+	stats.Parkings = len(s.mu.parkings)
+	for _, st := range s.mu.streams {
+		if st.gap != nil {
+			stats.OpenGaps++
+		}
+	}
+	return stats
+}
+
+// StreamInfo is what is in memory of a stream.
+type StreamInfo struct {
+	Stream  lockkeys.Key
+	Next    uint64 // the number that is to be submitted next
+	Running int    // events that were submitted and have not ended
+	Early   int    // events that wait for earlier ones
+	Missing bool   // Next has not come, and later ones have
+	Since   time.Time
+	Parking string // the ID of the parking that closes the stream, or ""
+	HeldAt  uint64 // from this number on events are held; 0 for none
+}
+
+// Snapshot returns the streams with the most events on their way, busiest
+// first, n of them at most: the hot keys, which dominate latency, and those
+// that wait for a gap. It goes once through the streams in memory, under the
+// mutex, and is meant for people.
+func (s *Sequencer) Snapshot(n int) []StreamInfo {
+	s.mu.Lock()
+	var infos []StreamInfo
+	for _, st := range s.mu.streams {
+		if st.idle && st.parking == nil {
+			continue
+		}
+		info := StreamInfo{Stream: st.key, Next: st.next, Running: st.window.len(), Early: len(st.early), Missing: st.gap != nil}
+		if at := st.heldFrom.Load(); at != notHeld {
+			info.HeldAt = at
+		}
+		if st.parking != nil {
+			info.Parking, info.Since = st.parking.ID, st.parking.Since
+		} else if first := st.firstEarly(); first != nil {
+			info.Since = first.arrived
+		}
+		infos = append(infos, info)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(infos, func(a, b StreamInfo) int {
+		return cmp.Or(cmp.Compare(b.Running+b.Early, a.Running+a.Early), a.Stream.Compare(b.Stream))
+	})
+	return infos[:min(n, len(infos))]
+}
+
+// len is how many events of the window have not ended.
+func (w *window) len() (n int) {
+	for _, e := range w.entries[w.head:] {
+		if e.task != nil && e.task != undone {
+			n++
+		}
+	}
+	return n
+}
+
+// notify tells the observer and the log.
+func (s *Sequencer) notify(n Notice) {
+	switch n.Kind {
+	case NumbersSkipped:
+		s.cfg.Logger.Warn("numbers skipped", "range", n.Range.String(), "err", n.Err)
+	case EventRefused:
+		s.cfg.Logger.Error("event refused", "event", n.Event.Name(), "stream", n.Stream.String(), "err", n.Err)
+	case EventSkipped:
+		s.cfg.Logger.Warn("event skipped", "event", n.Event.Name(), "err", n.Err)
+	case StreamResumed:
+		s.cfg.Logger.Info("stream resumed", "stream", n.Stream.String())
+	}
+	if s.cfg.Observer != nil {
+		s.cfg.Observer(n)
+	}
+}

@@ -1,0 +1,201 @@
+package ordering
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// stream is what is in memory of a stream: the queue Q_k and the number
+// expected_seq[k] of the paper.
+//
+// Invariant: every number below next is done, or in the window, where events
+// are that were submitted and have not ended. Numbers from next on are done if
+// they are in ahead, wait for their turn if they are in early, and have not
+// come otherwise; early events are not in ahead.
+//
+// Events with numbers from heldFrom on are not to run: the store holds them.
+// With a parking, until that is resumed; without, until the keeper has fed
+// them back from the store.
+type stream struct {
+	key    lockkeys.Key
+	fence  int64
+	next   uint64
+	window window
+	ahead  spans
+	early  map[uint64]*task
+	ended  uint64 // the last number there is, once known; else 0
+
+	heldFrom atomic.Uint64 // atomic, for workers to look at
+	parking  *parking
+	missing  bool // heldFrom is a number that has not come
+	holding  int  // events on their way into the store
+	fed      int  // events from the store that have not ended
+	feeding  bool // the keeper is to feed it
+
+	gap       *gap
+	replaying bool // a replay for it is under way
+
+	gone  bool // no longer in the sequencer's map
+	idle  bool // in the list of idle streams, between
+	older *stream
+	newer *stream
+	epoch uint64 // of when it became idle
+}
+
+const notHeld = math.MaxUint64
+
+func newStream(key lockkeys.Key, state StreamState) *stream {
+	st := &stream{key: key, fence: state.Fence, ended: state.Ended}
+	st.next, st.ahead = spansOf(state.Done).absorb(state.Last + 1)
+	st.heldFrom.Store(notHeld)
+	if state.HeldAt > 0 {
+		st.heldFrom.Store(state.HeldAt)
+	}
+	return st
+}
+
+// isDone tells whether a number is done; running is the event that has it, if
+// it was submitted and has not ended.
+func (st *stream) isDone(n uint64) (done bool, running *task) {
+	if n >= st.next {
+		return st.ahead.contains(n), nil
+	}
+	running = st.window.find(n)
+	return running == nil, running
+}
+
+func (st *stream) isHeld(n uint64) bool { return n >= st.heldFrom.Load() }
+
+// quiet tells whether nothing of the stream is on its way.
+func (st *stream) quiet() bool {
+	return st.window.empty() && len(st.early) == 0 && st.gap == nil && st.holding == 0 && st.fed == 0 && !st.feeding && !st.replaying
+}
+
+// advance takes the event with the next number into the window.
+func (st *stream) advance(t *task) {
+	st.window.push(st.next, t)
+	st.next, st.ahead = st.ahead.absorb(st.next + 1)
+}
+
+// retreat undoes the last advance, which was for number n.
+func (st *stream) retreat(n uint64) {
+	st.window.pop()
+	if st.next > n+1 {
+		st.ahead = st.ahead.add(span{n + 1, st.next - 1})
+	}
+	st.next = n
+}
+
+// end takes out of the window what has ended. A number that is not done then
+// will have to come again.
+func (st *stream) end(n uint64, done bool) {
+	if done {
+		st.window.set(n, nil)
+	} else {
+		st.window.set(n, undone)
+	}
+	if first, ok := st.window.rewind(); ok {
+		// What has ended since, between those that are not done, is done.
+		from := first
+		for _, e := range st.window.entries[st.window.head:] {
+			if e.task == undone && e.number > from {
+				st.ahead = st.ahead.add(span{from, e.number - 1})
+			}
+			if e.task == undone {
+				from = e.number + 1
+			}
+		}
+		if from < st.next {
+			st.ahead = st.ahead.add(span{from, st.next - 1})
+		}
+		st.next = first
+		st.window = window{}
+	}
+}
+
+// setDone marks numbers as done that were not submitted.
+func (st *stream) setDone(from, to uint64) {
+	if from = max(from, st.next); from <= to {
+		st.next, st.ahead = st.ahead.add(span{from, to}).absorb(st.next)
+	}
+}
+
+// window is the events of a stream that were submitted and have not ended, in
+// order of their numbers. Numbers that are not in it have ended.
+type window struct {
+	entries []entry
+	head    int // entries before it are free
+}
+
+type entry struct {
+	number uint64
+	task   *task // nil: done; undone: ended without being done
+}
+
+var undone = new(task)
+
+func (w *window) empty() bool { return w.head == len(w.entries) }
+
+func (w *window) push(n uint64, t *task) {
+	if w.head > 0 && len(w.entries) == cap(w.entries) && w.head >= len(w.entries)/2 {
+		w.entries = w.entries[:copy(w.entries, w.entries[w.head:])]
+		w.head = 0
+	}
+	w.entries = append(w.entries, entry{n, t})
+}
+
+func (w *window) pop() { w.entries = w.entries[:len(w.entries)-1] }
+
+func (w *window) index(n uint64) (int, bool) {
+	i, found := slices.BinarySearchFunc(w.entries[w.head:], n, func(e entry, n uint64) int {
+		return cmp.Compare(e.number, n)
+	})
+	return w.head + i, found
+}
+
+// find returns the task with number n, nil if it is done.
+func (w *window) find(n uint64) *task {
+	if i, found := w.index(n); found {
+		return w.entries[i].task
+	}
+	return nil
+}
+
+// set replaces the task with number n, and frees what is done at the front.
+func (w *window) set(n uint64, t *task) {
+	if i, found := w.index(n); found {
+		w.entries[i].task = t
+	}
+	for w.head < len(w.entries) && w.entries[w.head].task == nil {
+		w.head++
+	}
+	if w.empty() {
+		w.head = 0
+		w.entries = w.entries[:0]
+		if cap(w.entries) > keepWindow {
+			w.entries = nil
+		}
+	}
+}
+
+// keepWindow is how many entries an idle stream keeps memory for.
+const keepWindow = 4
+
+// rewind returns the first number that is not done, once everything in the
+// window has ended and there is such a number.
+func (w *window) rewind() (first uint64, ok bool) {
+	for _, e := range w.entries[w.head:] {
+		switch {
+		case e.task == nil:
+		case e.task != undone:
+			return 0, false
+		case !ok:
+			first, ok = e.number, true
+		}
+	}
+	return first, ok
+}

@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Config configures a [Replayer]. Sources is required; the zero value of every
+// other field means its default.
+type Config struct {
+	// Sources are asked in this order, each for what those before it have not
+	// answered: put first what answers quickly.
+	Sources []NamedSource
+
+	// Attempts is how often a number is asked for, called R in the paper.
+	// Default: 5.
+	Attempts int
+	// Backoff is how long to wait between attempts. It starts anew after an
+	// attempt that brought something.
+	Backoff Backoff
+	// Timeout bounds one request to a source, called T_a in the paper.
+	// Default: 10 s.
+	Timeout time.Duration
+	// MaxWait is the longest wait for a source that cannot be asked, since its
+	// breaker is open or it said when to come again; when it is over, that
+	// counts as an attempt without a request. Default: 1 minute.
+	MaxWait time.Duration
+	// Breaker says when a source is left alone for a while.
+	Breaker Breaker
+
+	// MaxOpen is how many requests may be on their way at a time, for all
+	// ranges and sources together; others wait in order. Default: 16.
+	MaxOpen int
+	// MaxEvents bounds the events, and the ranges of numbers that never
+	// existed, of one answer. Default: 8192.
+	MaxEvents int
+	// MaxBytes bounds the events of one answer by [ordering.Event.Size].
+	// Default: 64 MiB.
+	MaxBytes int64
+
+	// Logger is told of breakers that open and close and of bad answers.
+	// Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// NamedSource is a source of a [Replayer].
+type NamedSource struct {
+	// Name is for errors, statistics and the log. Two sources cannot share it.
+	Name   string
+	Source Source
+	// Copy says that the source is not the producer's own record but a cache
+	// or a channel beside it, which may never have seen an event. When it says
+	// that numbers never existed, that counts as no answer.
+	Copy bool
+}
+
+// Backoff says how long to wait before each further attempt: Initial, and
+// then Multiplier times as long each time, up to Max; spread at random by
+// Jitter to either side.
+type Backoff struct {
+	Initial    time.Duration // Default: 100 ms.
+	Max        time.Duration // Default: 10 s.
+	Multiplier float64       // At least 1. Default: 2.
+	// Jitter is a share of the delay, from 0 to 1; negative for none.
+	// Default: 0.5.
+	Jitter float64
+}
+
+// Breaker says when a source is left alone for a while.
+type Breaker struct {
+	// Failures is how many requests have to fail, one after the other, for
+	// the breaker to open. Default: 5.
+	Failures int
+	// Open is how long it then stays open, before one request may try whether
+	// the source is back. Default: 10 s.
+	Open time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Attempts, 5)
+	setDefault(&c.Backoff.Initial, 100*time.Millisecond)
+	setDefault(&c.Backoff.Max, max(10*time.Second, c.Backoff.Initial))
+	setDefault(&c.Backoff.Multiplier, 2)
+	setDefault(&c.Backoff.Jitter, 0.5)
+	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
+	setDefault(&c.Timeout, 10*time.Second)
+	setDefault(&c.MaxWait, time.Minute)
+	setDefault(&c.Breaker.Failures, 5)
+	setDefault(&c.Breaker.Open, 10*time.Second)
+	setDefault(&c.MaxOpen, 16)
+	setDefault(&c.MaxEvents, 8192)
+	setDefault(&c.MaxBytes, 64<<20)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate names every problem at once. It is called on a config with its
+// defaults filled in.
+func (c Config) validate() error {
+	var problems []error
+	bad := func(when bool, text string, args ...any) {
+		if when {
+			problems = append(problems, fmt.Errorf(text, args...))
+		}
+	}
+	bad(len(c.Sources) == 0, "Sources is empty: give at least one")
+	names := map[string]bool{}
+	for i, s := range c.Sources {
+		bad(s.Source == nil, "Sources[%d].Source is nil", i)
+		bad(s.Name == "", "Sources[%d].Name is empty: errors and the log need it", i)
+		bad(s.Name != "" && names[s.Name], "Sources[%d].Name is %q, like that of an earlier one", i, s.Name)
+		names[s.Name] = true
+	}
+	bad(c.Attempts < 1, "Attempts is %d: it must be at least 1", c.Attempts)
+	bad(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
+	bad(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
+	bad(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
+	bad(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	bad(c.MaxWait < 0, "MaxWait is %v: it must not be negative", c.MaxWait)
+	bad(c.Breaker.Failures < 1, "Breaker.Failures is %d: it must be at least 1", c.Breaker.Failures)
+	bad(c.Breaker.Open < 0, "Breaker.Open is %v: it must not be negative", c.Breaker.Open)
+	bad(c.MaxOpen < 1, "MaxOpen is %d: it must be at least 1", c.MaxOpen)
+	bad(c.MaxEvents < 1, "MaxEvents is %d: it must be at least 1", c.MaxEvents)
+	bad(c.MaxBytes < 1, "MaxBytes is %d: it must be at least 1", c.MaxBytes)
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+}
+
+func (b Backoff) start() *backoff.ExponentialBackOff {
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval:     b.Initial,
+		MaxInterval:         b.Max,
+		Multiplier:          b.Multiplier,
+		RandomizationFactor: b.Jitter,
+	}
+	delays.Reset()
+	return delays
+}

@@ -1,0 +1,17 @@
+package replay_test
+
+import (
+	"flag"
+	"log/slog"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	_ = flag.Set("rapid.nofailfile", "true")
+	_ = flag.Set("rapid.checks", "300")
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}

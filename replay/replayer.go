@@ -1,0 +1,194 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Replayer gets missing events from sources that may fail. It implements
+// [ordering.Replayer]; see the package's doc for how. It may be used from any
+// number of goroutines at once and has none of its own, so there is nothing to
+// close.
+type Replayer struct {
+	cfg     Config
+	sources []*source
+	slots   *semaphore.Weighted // MaxOpen requests, first come first served
+
+	// mu guards which ranges are being asked for, and the counts. No number is
+	// asked for by two flights.
+	mu struct {
+		sync.Mutex
+		flights map[lockkeys.Key][]*flight
+		stats   Stats
+	}
+}
+
+var _ ordering.Replayer = (*Replayer)(nil)
+
+// New returns a Replayer. The error wraps [ErrConfig].
+func New(cfg Config) (*Replayer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	r := &Replayer{cfg: cfg, slots: semaphore.NewWeighted(int64(cfg.MaxOpen))}
+	r.mu.flights = map[lockkeys.Key][]*flight{}
+	for _, s := range cfg.Sources {
+		r.sources = append(r.sources, newSource(s, cfg))
+	}
+	return r, nil
+}
+
+// Replay implements [ordering.Replayer]. Its error is an [*UnansweredError] if
+// numbers could not be had, that of deliver as it is, and else one that wraps
+// [ErrRange] or the context's error.
+//
+// While a range is asked for, another call for numbers of it does not ask
+// again. It is given what comes from then on, shares the result, and asks only
+// for what is missing after that. A deliver that takes long holds up the calls
+// that share its range.
+func (r *Replayer) Replay(ctx context.Context, missing ordering.Range, deliver func(ctx context.Context, events []*ordering.Event) error) (ordering.Answer, error) {
+	switch {
+	case missing.From == 0 || missing.From > missing.To || missing.To > ordering.MaxNumber:
+		return ordering.Answer{}, fmt.Errorf("%w: %v: it must be rising, from 1 to %d", ErrRange, missing, int64(ordering.MaxNumber))
+	case deliver == nil:
+		return ordering.Answer{}, fmt.Errorf("%w: %v: deliver is nil", ErrRange, missing)
+	}
+	w := &want{
+		stream:  missing.Stream,
+		deliver: deliver,
+		missing: blocks{{from: missing.From, to: missing.To, left: r.sources}},
+		errs:    make([]error, len(r.sources)),
+	}
+	err := r.run(ctx, w)
+	if err == nil {
+		err = w.unanswered()
+	}
+	r.countReplay(err)
+	return ordering.Answer{NoSuch: w.never.ranges(w.stream), Attempts: w.requests}, err
+}
+
+func (r *Replayer) run(ctx context.Context, w *want) error {
+	for len(w.missing) > 0 {
+		f, follower := r.board(w)
+		if follower == nil {
+			return r.lead(ctx, f, w)
+		}
+		if err := r.follow(ctx, f, follower, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lead makes attempts until nothing is left to be asked for.
+func (r *Replayer) lead(ctx context.Context, f *flight, w *want) error {
+	defer r.land(f)
+	delays := r.cfg.Backoff.start()
+	for {
+		size, requests := w.missing.size(), w.requests
+		for i := range r.sources {
+			if err := r.ask(ctx, f, w, i); err != nil {
+				return err
+			}
+		}
+		if w.missing.size() < size {
+			delays.Reset()
+		}
+		w.endAttempt(r.cfg.Attempts, w.requests == requests)
+		if len(w.missing) == 0 {
+			f.failed, f.errs = w.failed, w.errs
+			return nil
+		}
+		rest := min(time.Until(w.ready()), r.cfg.MaxWait)
+		if err := sleep(ctx, max(delays.NextBackOff(), rest)); err != nil {
+			return ended(ctx, w.missing[0].on(w.stream))
+		}
+	}
+}
+
+// ask asks one source for all that is missing, block by block, and for the
+// rest of what it answers in part.
+func (r *Replayer) ask(ctx context.Context, f *flight, w *want, i int) error {
+	s := r.sources[i]
+	for b := w.next(i, s); b != nil; b = w.next(i, s) {
+		asked := b.on(w.stream)
+		a, err := r.request(ctx, s, asked)
+		if err != nil && ctx.Err() != nil {
+			return ended(ctx, asked)
+		}
+		if errors.Is(err, ErrResting) {
+			if w.errs[i] == nil {
+				w.errs[i] = &SourceError{s.Name, asked, err}
+			}
+			return nil
+		}
+		w.requests++
+		b.asked = i + 1
+		if err != nil {
+			w.errs[i] = &SourceError{s.Name, asked, err}
+			if IsPermanent(err) || errors.Is(err, ErrNotRetained) {
+				b.left = without(b.left, s)
+			}
+			continue
+		}
+		reason := ErrNoAnswer
+		if s.Copy && len(a.NoSuch) > 0 {
+			a.NoSuch, reason = nil, ErrCopy
+		}
+		r.share(ctx, f, a)
+		if err := w.take(ctx, a); err != nil {
+			return err
+		}
+		if w.misses(asked.From) {
+			w.errs[i] = &SourceError{s.Name, asked, reason}
+		}
+	}
+	return nil
+}
+
+// request makes one request as soon as there may be one more.
+func (r *Replayer) request(ctx context.Context, s *source, asked ordering.Range) (Answer, error) {
+	if err := r.slots.Acquire(ctx, 1); err != nil {
+		return Answer{}, err
+	}
+	defer r.slots.Release(1)
+	return s.fetch(ctx, asked)
+}
+
+func (b *block) on(stream lockkeys.Key) ordering.Range {
+	return ordering.Range{Stream: stream, From: b.from, To: b.to}
+}
+
+func without(list []*source, s *source) []*source {
+	var rest []*source
+	for _, x := range list {
+		if x != s {
+			rest = append(rest, x)
+		}
+	}
+	return rest
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func ended(ctx context.Context, r ordering.Range) error {
+	return fmt.Errorf("replay: %v: %w", r, ctx.Err())
+}

@@ -1,0 +1,184 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// source is a source with its breaker.
+type source struct {
+	NamedSource
+	cfg     Config
+	breaker *gobreaker.CircuitBreaker[Answer]
+
+	// mu guards when the source may be asked again, and the counts. The
+	// breaker calls changed under its own mutex, so under mu nothing calls the
+	// breaker.
+	mu struct {
+		sync.Mutex
+		rest    time.Time // no request before
+		failure error     // of the last request that failed
+		changes []change  // of the breaker, not logged yet
+		stats   SourceStats
+	}
+}
+
+type change struct{ from, to gobreaker.State }
+
+func newSource(named NamedSource, cfg Config) *source {
+	s := &source{NamedSource: named, cfg: cfg}
+	s.mu.stats.Name = named.Name
+	s.breaker = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
+		Name:          named.Name,
+		Timeout:       cfg.Breaker.Open,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Breaker.Failures },
+		OnStateChange: s.changed,
+		IsSuccessful: func(err error) bool {
+			return err == nil || errors.Is(err, ErrNotRetained) || errors.Is(err, ErrNotAssigned)
+		},
+		IsExcluded: IsPermanent,
+	})
+	return s
+}
+
+// changed is called by the breaker, under its mutex.
+func (s *source) changed(_ string, from, to gobreaker.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.changes = append(s.mu.changes, change{from, to})
+	if to == gobreaker.StateOpen {
+		// The breaker lets a request through after that time, not at it.
+		s.restLocked(s.cfg.Breaker.Open + time.Nanosecond)
+	}
+}
+
+func (s *source) restLocked(d time.Duration) {
+	if until := time.Now().Add(d); until.After(s.mu.rest) {
+		s.mu.rest = until
+	}
+}
+
+// ready is when the source may be asked.
+func (s *source) ready() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.rest
+}
+
+// fetch makes a request, unless the source is to be left alone.
+func (s *source) fetch(ctx context.Context, asked ordering.Range) (Answer, error) {
+	if time.Now().Before(s.ready()) {
+		return Answer{}, s.resting()
+	}
+	sent := false
+	a, err := s.breaker.Execute(func() (Answer, error) {
+		sent = true
+		return s.fetchOnce(ctx, asked)
+	})
+	s.logChanges()
+	if !sent {
+		return Answer{}, s.resting()
+	}
+	if err == nil {
+		if err = a.check(asked, s.cfg); err != nil {
+			s.cfg.Logger.Warn("replay: answer refused", "source", s.Name, "asked", asked.String(), "error", err)
+			a = Answer{}
+		}
+	}
+	s.count(a, err)
+	return a, err
+}
+
+func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, error) {
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	a, err := s.Source.Fetch(limited, asked.Stream, asked.From, asked.To)
+	switch {
+	case err == nil:
+		return a, nil
+	case ctx.Err() != nil:
+		return Answer{}, Permanent(err) // the caller left: that is not to the source's discredit
+	case limited.Err() != nil:
+		return Answer{}, fmt.Errorf("no answer within %v: %w", s.cfg.Timeout, err)
+	}
+	return Answer{}, err
+}
+
+// check tells whether an answer can be used. The error wraps [ErrAnswer].
+func (a Answer) check(asked ordering.Range, cfg Config) error {
+	bad := func(text string, args ...any) error {
+		return fmt.Errorf("%w: %w", ErrAnswer, fmt.Errorf(text, args...))
+	}
+	if n := max(len(a.Events), len(a.NoSuch)); n > cfg.MaxEvents {
+		return bad("%d events or ranges are more than MaxEvents, %d", n, cfg.MaxEvents)
+	}
+	var never blocks
+	for _, r := range a.NoSuch {
+		if r.Stream != asked.Stream || r.From == 0 || r.From > r.To {
+			return bad("%v is not a range of numbers of %v", r, asked.Stream)
+		}
+		never = never.cut(r.From, r.To).add(block{from: r.From, to: r.To})
+	}
+	var size int64
+	for i, e := range a.Events {
+		if e == nil {
+			return bad("event %d of %d is nil", i+1, len(a.Events))
+		}
+		if err := e.Validate(); err != nil {
+			return bad("event %d of %d: %w", i+1, len(a.Events), err)
+		}
+		if size += e.Size(); size > cfg.MaxBytes {
+			return bad("the events are larger than MaxBytes, %d", cfg.MaxBytes)
+		}
+		if n, ok := e.On(asked.Stream); ok && len(never.within(n, n)) > 0 {
+			return bad("event %.80q has number %d, which never existed by the same answer", e.Name(), n)
+		}
+	}
+	return nil
+}
+
+// logChanges logs how the breaker has changed since the last call.
+func (s *source) logChanges() {
+	s.mu.Lock()
+	changes := s.mu.changes
+	s.mu.changes = nil
+	s.mu.Unlock()
+	for _, c := range changes {
+		level := slog.LevelInfo
+		if c.to == gobreaker.StateOpen {
+			level = slog.LevelWarn
+		}
+		s.cfg.Logger.Log(context.Background(), level, "replay: breaker of a source changed",
+			"source", s.Name, "from", c.from.String(), "to", c.to.String())
+	}
+}
+
+// resting is the error for a request that was not made.
+func (s *source) resting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Errorf("%w; the last one: %w", ErrResting, s.mu.failure)
+}
+
+// count counts a request.
+func (s *source) count(a Answer, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.stats.Requests++
+	s.mu.stats.Events += uint64(len(a.Events))
+	if err != nil {
+		s.mu.stats.Errors++
+		s.mu.failure = err
+		if after := RetryAfterOf(err); after > 0 {
+			s.restLocked(after)
+		}
+	}
+}

@@ -25,9 +25,9 @@ type Config struct {
 	// Timeout bounds one request to a source, called T_a in the paper.
 	// Default: 10 s.
 	Timeout time.Duration
-	// MaxWait is the longest wait for a source that cannot be asked, since its
-	// breaker is open or it said when to come again; when it is over, that
-	// counts as an attempt without a request. Default: 1 minute.
+	// MaxWait is how long an attempt waits if no source may be asked, since
+	// their breakers are open or they said when to come again. After that it
+	// counts as an attempt, without a request. Default: 1 minute.
 	MaxWait time.Duration
 	// Breaker says when a source is left alone for a while.
 	Breaker Breaker

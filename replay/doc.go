@@ -41,6 +41,6 @@
 //
 // Each source has a circuit breaker. When it opens, after some failures in a
 // row, the source is not asked for a while, then by one request at a time, and
-// as before once one succeeded. An attempt that finds no source to ask counts
-// as well, but the next one waits until a source may be asked.
+// as before once one succeeded. An attempt waits until there is a source that
+// may be asked, for [Config.MaxWait] at most.
 package replay

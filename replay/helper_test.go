@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -52,7 +53,9 @@ func givesUpTo(n uint64) step {
 }
 
 func never(ranges ...ordering.Range) step {
-	return func(context.Context, uint64, uint64) (replay.Answer, error) { return replay.Answer{NoSuch: ranges}, nil }
+	return func(context.Context, uint64, uint64) (replay.Answer, error) {
+		return replay.Answer{NoSuch: ranges}, nil
+	}
 }
 
 func fails(err error) step {
@@ -133,4 +136,30 @@ func of(sources ...replay.Source) []replay.NamedSource {
 		list = append(list, replay.NamedSource{Name: string(rune('a' + i)), Source: s})
 	}
 	return list
+}
+
+// inFlight checks that no number is asked for twice at a time.
+type inFlight struct {
+	sync.Mutex
+	numbers map[uint64]bool
+}
+
+func (f *inFlight) begin(t *testing.T, from, to uint64) {
+	f.Lock()
+	defer f.Unlock()
+	if f.numbers == nil {
+		f.numbers = map[uint64]bool{}
+	}
+	for n := from; n <= to; n++ {
+		assert.False(t, f.numbers[n], "number %d is asked for twice at a time", n)
+		f.numbers[n] = true
+	}
+}
+
+func (f *inFlight) end(from, to uint64) {
+	f.Lock()
+	defer f.Unlock()
+	for n := from; n <= to; n++ {
+		delete(f.numbers, n)
+	}
 }

@@ -94,6 +94,10 @@ func (r *Replayer) lead(ctx context.Context, f *flight, w *want) error {
 	defer r.land(f)
 	delays := r.cfg.Backoff.start()
 	for {
+		rest := min(time.Until(w.ready()), r.cfg.MaxWait)
+		if err := sleep(ctx, rest); err != nil {
+			return ended(ctx, w.missing[0].on(w.stream))
+		}
 		size, requests := w.missing.size(), w.requests
 		for i := range r.sources {
 			if err := r.ask(ctx, f, w, i); err != nil {
@@ -108,8 +112,7 @@ func (r *Replayer) lead(ctx context.Context, f *flight, w *want) error {
 			f.failed, f.errs = w.failed, w.errs
 			return nil
 		}
-		rest := min(time.Until(w.ready()), r.cfg.MaxWait)
-		if err := sleep(ctx, max(delays.NextBackOff(), rest)); err != nil {
+		if err := sleep(ctx, delays.NextBackOff()); err != nil {
 			return ended(ctx, w.missing[0].on(w.stream))
 		}
 	}
@@ -179,6 +182,9 @@ func without(list []*source, s *source) []*source {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

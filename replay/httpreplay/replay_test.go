@@ -1,0 +1,109 @@
+package httpreplay_test
+
+import (
+	"context"
+	"math"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay"
+	"github.com/interlock-go/interlock/replay/httpreplay"
+)
+
+// Every field of an event comes over as it is, and so do numbers and keys of
+// any kind.
+func TestEventsComeOver(t *testing.T) {
+	odd := lockkeys.Must("a/b&c=d+e%", "ü \xff\n", "#?")
+	e := &ordering.Event{
+		ID: "e-1 \u2028 <&>", Type: "transfer",
+		Positions: []ordering.Position{{Stream: odd, Number: ordering.MaxNumber, End: true}, {Stream: order, Number: 1}},
+		Payload:   []byte{0, 1, 0xff}, Headers: map[string]string{"trace": "€"},
+		Time:          time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC),
+		CorrelationID: "c", CausationID: "d",
+	}
+	never := ordering.Range{Stream: odd, From: 3, To: math.MaxUint64}
+	var asked ordering.Range
+	server := serve(t, httpreplay.ServerConfig{Source: replay.SourceFunc(
+		func(_ context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
+			asked = ordering.Range{Stream: stream, From: from, To: to}
+			return replay.Answer{Events: []*ordering.Event{e}, NoSuch: []ordering.Range{never}}, nil
+		})})
+	got, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), odd, ordering.MaxNumber-1, ordering.MaxNumber)
+	require.NoError(t, err)
+	assert.Equal(t, []*ordering.Event{e}, got.Events)
+	assert.Equal(t, []ordering.Range{never}, got.NoSuch)
+	assert.Equal(t, ordering.Range{Stream: odd, From: ordering.MaxNumber - 1, To: ordering.MaxNumber}, asked)
+}
+
+// A replayer gets a long range through a server with narrow bounds, whichever
+// of them it is that cuts the answers.
+func TestReplayInParts(t *testing.T) {
+	for name, cfg := range map[string]httpreplay.ServerConfig{
+		"events": {MaxEvents: 7}, "bytes": {MaxBytes: 1000}, "range": {MaxRange: 9}, "none": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := logOf(100)
+			log.streams[order].events[49] = nil
+			cfg.Source = log
+			r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: client(t, serve(t, cfg), httpreplay.ClientConfig{})}}})
+			require.NoError(t, err)
+			var got []*ordering.Event
+			answer, err := r.Replay(t.Context(), ordering.Range{Stream: order, From: 5, To: 100}, func(_ context.Context, events []*ordering.Event) error {
+				got = append(got, events...)
+				return nil
+			})
+			require.NoError(t, err)
+			want := append(log.streams[order].events[4:49:49], log.streams[order].events[50:]...)
+			assert.ElementsMatch(t, want, got)
+			assert.Equal(t, []ordering.Range{{Stream: order, From: 50, To: 50}}, answer.NoSuch)
+			assert.Equal(t, name == "none", answer.Attempts == 1)
+		})
+	}
+}
+
+// Both sides agree on what never existed, what is not kept any more, and what
+// does not exist yet. Only the first is an answer.
+func TestNeverOrNotAnyMore(t *testing.T) {
+	log := logOf(10)
+	log.streams[order].pruned = 4
+	log.streams[order].events[6] = nil
+	c := client(t, serve(t, httpreplay.ServerConfig{Source: log}), httpreplay.ClientConfig{})
+
+	a, err := c.Fetch(t.Context(), order, 7, 7)
+	require.NoError(t, err)
+	assert.Equal(t, replay.Answer{NoSuch: []ordering.Range{{Stream: order, From: 7, To: 7}}}, a)
+
+	_, err = c.Fetch(t.Context(), order, 2, 3)
+	require.ErrorIs(t, err, replay.ErrNotRetained)
+	assert.False(t, replay.IsPermanent(err))
+	assert.ErrorContains(t, err, "/replay?from=2&stream=order%2F7&to=3&version=1: status 410: not_retained: replay: events are not retained any more")
+
+	_, err = c.Fetch(t.Context(), order, 11, 12)
+	require.ErrorIs(t, err, replay.ErrNotAssigned)
+	assert.False(t, replay.IsPermanent(err))
+
+	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: c}}, Backoff: replay.Backoff{Initial: 1}})
+	require.NoError(t, err)
+	answer, err := r.Replay(t.Context(), ordering.Range{Stream: order, From: 3, To: 12}, func(context.Context, []*ordering.Event) error { return nil })
+	var unanswered *replay.UnansweredError
+	require.ErrorAs(t, err, &unanswered)
+	assert.Equal(t, []ordering.Range{{Stream: order, From: 3, To: 4}, {Stream: order, From: 11, To: 12}}, unanswered.Missing)
+	assert.Equal(t, []ordering.Range{{Stream: order, From: 7, To: 7}}, answer.NoSuch)
+}
+
+// TLS is the business of the http.Client and the http.Server.
+func TestTLS(t *testing.T) {
+	handler, err := httpreplay.NewServer(httpreplay.ServerConfig{Source: logOf(3), Keys: []httpreplay.Key{newKey}})
+	require.NoError(t, err)
+	server := httptest.NewTLSServer(handler)
+	defer server.Close()
+	a, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), order, 1, 3)
+	require.NoError(t, err)
+	assert.Len(t, a.Events, 3)
+}

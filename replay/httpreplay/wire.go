@@ -1,0 +1,234 @@
+package httpreplay
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay"
+)
+
+// Version is the version of the protocol.
+const Version = 1
+
+// maxQuery is the longest query that a server reads, in bytes.
+const maxQuery = 16 << 10
+
+// query returns the query of a request, its parameters sorted.
+func query(r ordering.Range) string {
+	return url.Values{
+		"version": {strconv.Itoa(Version)},
+		"stream":  {r.Stream.String()},
+		"from":    {strconv.FormatUint(r.From, 10)},
+		"to":      {strconv.FormatUint(r.To, 10)},
+	}.Encode()
+}
+
+// parseQuery reads what query writes. The error wraps [ErrVersion] if the
+// request is of another version.
+func parseQuery(raw string) (r ordering.Range, err error) {
+	if len(raw) > maxQuery {
+		return r, fmt.Errorf("query of %d bytes: %d are read", len(raw), maxQuery)
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return r, err
+	}
+	if v := values["version"]; len(v) == 1 && v[0] != strconv.Itoa(Version) {
+		return r, fmt.Errorf("%w: the request is of %.20q, the server of %d", ErrVersion, v[0], Version)
+	}
+	for _, name := range []string{"version", "stream", "from", "to"} {
+		if n := len(values[name]); n != 1 {
+			return r, fmt.Errorf("parameter %q is there %d times: give it once", name, n)
+		}
+		if values.Get(name) == "" {
+			return r, fmt.Errorf("parameter %q is empty", name)
+		}
+	}
+	if len(values) != 4 {
+		return r, errors.New("parameters other than version, stream, from and to")
+	}
+	if r.Stream, err = lockkeys.Parse(values.Get("stream")); err != nil {
+		return r, err
+	}
+	if r.From, err = parseNumber(values, "from"); err != nil {
+		return r, err
+	}
+	if r.To, err = parseNumber(values, "to"); err != nil {
+		return r, err
+	}
+	if r.From > r.To {
+		return r, fmt.Errorf("from is %d, after to, %d", r.From, r.To)
+	}
+	return r, nil
+}
+
+func parseNumber(values url.Values, name string) (uint64, error) {
+	text := values.Get(name)
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("parameter %q is %.40q: give a number from 1 to %d", name, text, int64(ordering.MaxNumber))
+	}
+	return n, nil
+}
+
+type answerBody struct {
+	Version int             `json:"version"`
+	Events  json.RawMessage `json:"events"`
+	NoSuch  json.RawMessage `json:"no_such"`
+}
+
+// encodeAnswer writes an answer: of the events as many as the bounds allow,
+// those that were asked for before others, the lowest first. If not even one
+// can be written, that is an error.
+func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int) ([]byte, error) {
+	events := inOrder(a.Events, asked)
+	var list bytes.Buffer
+	for i, e := range events {
+		if i == maxEvents {
+			break
+		}
+		text, err := encodeEvent(e)
+		if err == nil && list.Len()+len(text)+1 > maxBytes {
+			err = fmt.Errorf("%w: event %.80q is %d bytes of JSON, an answer at most %d", ErrTooLarge, e.Name(), len(text), maxBytes)
+		}
+		if err != nil && i == 0 {
+			return nil, err
+		}
+		if err != nil {
+			break
+		}
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.Write(text)
+	}
+	noSuch, err := json.Marshal(append([]ordering.Range{}, a.NoSuch[:min(len(a.NoSuch), maxEvents)]...))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(answerBody{Version, fmt.Appendf(nil, "[%s]", list.Bytes()), noSuch})
+}
+
+// inOrder returns the events of the range by number, and then the others.
+func inOrder(events []*ordering.Event, asked ordering.Range) []*ordering.Event {
+	rank := func(e *ordering.Event) uint64 {
+		if e != nil {
+			if n, ok := e.On(asked.Stream); ok && asked.From <= n && n <= asked.To {
+				return n
+			}
+		}
+		return ordering.MaxNumber + 1
+	}
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b *ordering.Event) int { return cmp.Compare(rank(a), rank(b)) })
+	return events
+}
+
+// encodeEvent refuses what JSON would change.
+func encodeEvent(e *ordering.Event) ([]byte, error) {
+	if e == nil {
+		return nil, errors.New("event is nil")
+	}
+	texts := []string{e.ID, e.Type, e.CorrelationID, e.CausationID}
+	for name, value := range e.Headers {
+		texts = append(texts, name, value)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return nil, fmt.Errorf("event %.80q: %.80q is not UTF-8, which JSON cannot carry: use the payload", e.Name(), text)
+		}
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("event %.80q: %w", e.Name(), err)
+	}
+	return text, nil
+}
+
+// decodeAnswer reads what encodeAnswer writes, if it has no more than maxEvents
+// events and as many ranges. Events are not validated, but there are no nil
+// ones.
+func decodeAnswer(data []byte, maxEvents int) (a replay.Answer, err error) {
+	var body answerBody
+	if err := json.Unmarshal(data, &body); err != nil {
+		return a, fmt.Errorf("%w: %w", ErrResponse, err)
+	}
+	if err := checkVersion(body.Version); err != nil {
+		return a, err
+	}
+	events, err := decodeList[*ordering.Event]("events", body.Events, maxEvents)
+	if err != nil {
+		return a, err
+	}
+	if i := slices.Index(events, nil); i >= 0 {
+		return a, fmt.Errorf("%w: event %d of %d is null", ErrResponse, i+1, len(events))
+	}
+	noSuch, err := decodeList[ordering.Range]("no_such", body.NoSuch, maxEvents)
+	if err != nil {
+		return a, err
+	}
+	return replay.Answer{Events: events, NoSuch: noSuch}, nil
+}
+
+// decodeList reads a JSON array, or none, without making more than most of its
+// elements: a few bytes of text can be a large value.
+func decodeList[T any](name string, text json.RawMessage, most int) ([]T, error) {
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	bad := func(err error) error { return fmt.Errorf("%w: %q: %w", ErrResponse, name, err) }
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
+		return nil, bad(errors.New("not an array"))
+	}
+	var list []T
+	for decoder.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("%w: more than %d %s", ErrTooLarge, most, name)
+		}
+		var element T
+		if err := decoder.Decode(&element); err != nil {
+			return nil, bad(err)
+		}
+		list = append(list, element)
+	}
+	return list, nil
+}
+
+func checkVersion(version int) error {
+	switch version {
+	case Version:
+		return nil
+	case 0:
+		return fmt.Errorf("%w: no version", ErrResponse)
+	}
+	return fmt.Errorf("%w: the response is of %d, the client of %d", ErrVersion, version, Version)
+}
+
+type errorBody struct {
+	Version int       `json:"version"`
+	Error   errorText `json:"error"`
+}
+
+type errorText struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Codes of the protocol that the client acts on.
+const (
+	codeVersion      = "bad_version"
+	codeUnauthorised = "unauthorised"
+	codeNotAssigned  = "not_assigned"
+	codeNotRetained  = "not_retained"
+	codeTooLarge     = "too_large"
+)

@@ -72,7 +72,7 @@ func (s *Sequencer) overflowLocked(t *task, a *after) {
 	g := st.gap
 	p := s.newParkingLocked(Waiting, nil)
 	p.Gap = Range{st.key, st.next, s.missingToLocked(st)}
-	s.shutLocked(st, st.next, true, p, a)
+	s.shutLocked(st, st.next, st.next, p, a)
 	if !g.asked {
 		s.askLocked(g)
 	}
@@ -110,7 +110,7 @@ func (s *Sequencer) missingToLocked(st *stream) uint64 {
 		n, _ := first.event.On(st.key)
 		return max(st.next, n-1)
 	}
-	if st.missing && st.parking != nil && st.parking.Gap.Stream == st.key {
+	if st.missing > 0 && st.parking != nil && st.parking.Gap.Stream == st.key {
 		return max(st.next, st.parking.Gap.To)
 	}
 	return st.next
@@ -134,7 +134,7 @@ func (s *Sequencer) checkHeadLocked(st *stream, a *after) {
 	switch {
 	case st.gone:
 	case len(st.early) == 0:
-		if !st.missing {
+		if st.missing == 0 {
 			s.closeGapLocked(st, a)
 		}
 		s.restLocked(st)
@@ -165,7 +165,7 @@ func (s *Sequencer) contradictionLocked(head *task, a *after) {
 	}
 	for _, t := range circle {
 		for _, slot := range t.slots {
-			s.shutLocked(slot.stream, slot.number, false, p, a)
+			s.shutLocked(slot.stream, slot.number, 0, p, a)
 		}
 	}
 }

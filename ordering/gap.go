@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// gap is a number that is the next one of a stream and has not come, while
-// later ones have.
+// gap is numbers that have not come, while later ones have.
+//
+// Invariant: from is the next number of the stream.
 type gap struct {
 	stream *stream
 	from   uint64
+	to     uint64 // as far as was known when it was noticed
 	timer  *time.Timer
 	due    bool // to be asked for when the stream's last replay has ended
 	asked  bool
@@ -21,12 +23,9 @@ type gap struct {
 // counts from when the first event after it came.
 func (s *Sequencer) openGapLocked(st *stream, a *after) {
 	if st.gap != nil {
-		if st.gap.from == st.next {
-			return
-		}
-		s.closeGapLocked(st, a)
+		return
 	}
-	g := &gap{stream: st, from: st.next}
+	g := &gap{stream: st, from: st.next, to: s.missingToLocked(st)}
 	st.gap = g
 	wait := time.Duration(0) // of a stream that was parked for it
 	if first := st.firstEarly(); first != nil {
@@ -34,7 +33,18 @@ func (s *Sequencer) openGapLocked(st *stream, a *after) {
 	}
 	g.timer = time.AfterFunc(max(wait, 0), func() { s.gapDue(g) })
 	s.counts.gaps.Add(1)
-	a.notices = append(a.notices, Notice{Kind: GapOpened, Time: time.Now(), Stream: st.key, Range: Range{st.key, g.from, s.missingToLocked(st)}})
+	a.notices = append(a.notices, Notice{Kind: GapOpened, Time: time.Now(), Stream: st.key, Range: Range{st.key, g.from, g.to}})
+}
+
+// narrowGapLocked takes note that the next number of a stream is another one.
+func (s *Sequencer) narrowGapLocked(st *stream, a *after) {
+	switch g := st.gap; {
+	case g == nil:
+	case st.next > g.to:
+		s.closeGapLocked(st, a)
+	default:
+		g.from = st.next
+	}
 }
 
 // closeGapLocked forgets a gap that is none any more.
@@ -87,9 +97,6 @@ func (s *Sequencer) replay(g *gap, missing Range) {
 			err = errors.Join(err, s.skipNumbers(g.stream, Range{r.Stream, from, to}, reason))
 		}
 	}
-	if s.background.Err() != nil {
-		return
-	}
 	s.settle(g, missing, err)
 }
 
@@ -106,16 +113,13 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 	var a after
 	s.mu.Lock()
 	st.replaying = false
-	open := st.gap == g && !st.gone && (!st.isHeld(g.from) || st.missing)
-	switch {
-	case !open:
-		if next := st.gap; next != nil && next.due {
-			s.askLocked(next)
-		}
+	if !s.isOpenLocked(g, missing.To, &a) {
 		s.restLocked(st)
 		s.mu.Unlock()
+		s.do(&a)
 		return
-	case cause == nil:
+	}
+	if cause == nil {
 		cause = errors.New("the replay ended without them")
 	}
 	missing.To = s.missingToLocked(st)
@@ -123,10 +127,10 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 	switch s.cfg.GapPolicy {
 	case Park:
 		p := st.parking
-		if !st.missing {
+		if st.missing == 0 {
 			p = s.newParkingLocked(Gap, err)
 			p.Gap = missing
-			s.shutLocked(st, g.from, true, p, &a)
+			s.shutLocked(st, g.from, g.from, p, &a)
 		} else if p.Reason == Waiting {
 			p.Reason, p.Error = Gap, err.Error()
 			s.dirtyLocked(p)
@@ -144,6 +148,26 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 		s.mu.Unlock()
 	}
 	s.do(&a)
+}
+
+// isOpenLocked tells whether a gap is still open of which the numbers up to
+// asked have been replayed. If others are, they are asked for.
+func (s *Sequencer) isOpenLocked(g *gap, asked uint64, a *after) bool {
+	st := g.stream
+	switch {
+	case s.mu.err != nil, st.gap == nil:
+	case st.gap != g:
+		if st.gap.due {
+			s.askLocked(st.gap)
+		}
+	case g.from > asked:
+		s.askLocked(g)
+	case st.isHeld(g.from) && st.missing == 0: // it has come, and the store holds it
+		s.closeGapLocked(st, a)
+	default:
+		return true
+	}
+	return false
 }
 
 // again gives a gap another grace time.
@@ -185,11 +209,9 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 // submitted. If the stream was closed since they were missing, it is opened.
 func (s *Sequencer) doneLocked(st *stream, from, to uint64, a *after) {
 	st.setDone(from, to)
-	if g := st.gap; g != nil && st.next > g.from {
-		s.closeGapLocked(st, a)
-	}
-	if st.missing && st.next > st.heldFrom.Load() {
-		st.missing = false
+	s.narrowGapLocked(st, a)
+	if done, _ := st.isDone(st.missing); st.missing > 0 && done {
+		st.missing = 0
 		s.reopenLocked(st.parking)
 	}
 }

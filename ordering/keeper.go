@@ -46,7 +46,7 @@ func (k *keeper) signal() {
 	}
 }
 
-// keepLocked gives the keeper something to do.
+// opLocked gives the keeper something to do.
 func (s *Sequencer) opLocked(o op) {
 	s.keeper.mu.ops = append(s.keeper.mu.ops, o)
 	s.keeper.signal()
@@ -131,7 +131,11 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 		s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, p) })
 	}
 	for _, id := range work.over {
-		s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) })
+		if s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) }) {
+			s.mu.Lock()
+			delete(s.mu.parkings, id)
+			s.mu.Unlock()
+		}
 	}
 	s.hold(ctx, work.holds)
 	for _, o := range work.ops {
@@ -219,7 +223,7 @@ func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
 	var a after
 	for key := range p.streams {
 		if st := s.mu.streams[key]; st != nil && st.parking == p {
-			st.parking, st.missing = nil, false
+			st.parking, st.missing = nil, 0
 			s.mu.idle.remove(st)
 			s.feedLocked(st)
 			a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: key})
@@ -261,6 +265,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 	s.mu.Lock()
 	st.feeding = false
 	streams := []*stream{st}
+	all := len(page) < feedPage
 	for _, h := range page {
 		if st.parking != nil { // by one that is held behind another parking
 			break
@@ -276,6 +281,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 			// A stream left memory between load and now: the next page has it.
 			s.recycle(t)
 			st.heldFrom.Store(n)
+			all = false
 			break
 		}
 		st.fed++
@@ -291,7 +297,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 	}
 	switch {
 	case st.parking != nil || st.fed > 0:
-	case len(page) < feedPage && st.holding == 0:
+	case all && st.holding == 0:
 		st.heldFrom.Store(notHeld)
 	case st.holding == 0:
 		s.feedLocked(st)

@@ -114,6 +114,7 @@ func (s *Sequencer) offer(ctx context.Context, e *Event, done Done) error {
 		s.mu.Lock()
 		s.retreatLocked(t)
 		for _, slot := range t.slots {
+			s.closeGapLocked(slot.stream, &a)
 			s.checkHeadLocked(slot.stream, &a)
 		}
 		s.unplaceLocked(t)
@@ -210,7 +211,7 @@ func (s *Sequencer) advanceLocked(t *task, a *after) {
 			s.endsLocked(st, slot.number, a)
 		}
 		if st.gap != nil {
-			s.closeGapLocked(st, a)
+			s.narrowGapLocked(st, a)
 		}
 	}
 }
@@ -268,16 +269,53 @@ func (s *Sequencer) load(ctx context.Context, keys []lockkeys.Key) error {
 			continue
 		}
 		st := newStream(key, states[i])
-		st.parking = s.mu.parkings[states[i].Parked]
-		st.missing = st.parking.misses(key)
+		if st.parking = s.mu.parkings[states[i].Parked]; st.parking != nil {
+			if at, ok := st.parking.streams[key]; ok { // not later than the store has it
+				st.heldFrom.Store(min(st.heldFrom.Load(), at))
+			}
+			if n := st.parking.misses(key); n >= st.next {
+				st.missing = n
+			}
+		}
 		s.mu.streams[key] = st
 		if st.isHeld(notHeld-1) && st.parking == nil {
 			s.feedLocked(st)
+		} else {
+			s.mu.idle.push(st)
 		}
+	}
+	return nil
+}
+
+// pin returns streams that stay in memory until they are unpinned. The caller
+// has the turn.
+func (s *Sequencer) pin(ctx context.Context, positions ...Position) ([]*stream, error) {
+	e := &Event{Positions: positions}
+	for {
+		if err := s.load(ctx, s.unknown(e)); err != nil {
+			return nil, err
+		}
+		t := &task{event: e}
+		s.mu.Lock()
+		if s.placeLocked(t) {
+			break
+		}
+		s.mu.Unlock()
+	}
+	defer s.mu.Unlock()
+	streams := make([]*stream, len(positions))
+	for i, p := range positions {
+		streams[i] = s.mu.streams[p.Stream]
+		streams[i].holding++
+	}
+	return streams, nil
+}
+
+func (s *Sequencer) unpinLocked(streams []*stream) {
+	for _, st := range streams {
+		st.holding--
 		s.restLocked(st)
 	}
-	s.evictLocked()
-	return nil
 }
 
 func (s *Sequencer) loadParkings(ctx context.Context) error {

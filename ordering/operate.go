@@ -43,25 +43,24 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
-	err := s.load(ctx, s.unknown(&Event{Positions: []Position{{Stream: key}}}))
+	streams, err := s.pin(ctx, Position{Stream: key})
 	s.passTurn()
 	if err != nil {
 		return err
 	}
+	st := streams[0]
 	reply := make(chan error, 1)
 	s.mu.Lock()
-	st := s.mu.streams[key]
-	if st == nil || st.parking == nil {
-		s.mu.Unlock()
-		return fmt.Errorf("%w: %s", ErrNotParked, key)
-	}
-	s.mu.idle.remove(st)
-	st.holding++ // it stays in memory meanwhile
 	s.opLocked(op{reply: reply, do: func(background context.Context) error {
 		s.mu.Lock()
-		st.holding--
 		p := st.parking
 		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.unpinLocked(streams)
+			s.continueFeedingLocked(st)
+		}()
 		if p == nil {
 			return fmt.Errorf("%w: %s", ErrNotParked, key)
 		}
@@ -122,7 +121,7 @@ func (s *Sequencer) skip(ctx context.Context, st *stream, at uint64, next []Held
 	s.mu.Lock()
 	p := st.parking
 	to := at
-	if p != nil && p.misses(st.key) {
+	if p != nil && p.misses(st.key) > 0 {
 		to = max(at, p.Gap.To)
 	}
 	reason := "skipped by an operator"
@@ -146,19 +145,20 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 		return err
 	}
 	defer s.passTurn()
-	if err := s.load(ctx, s.unknown(h.Event)); err != nil {
+	streams, err := s.pin(ctx, h.Positions...)
+	if err != nil {
 		return err
 	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unpinLocked(streams)
+	}()
 	r := Record{Event: h.Event, Held: true, JobState: JobState{Event: h.Name(), Positions: h.Positions,
 		Status: GivenUp, Attempts: h.Attempts, Error: reason, Started: h.Started, Ended: time.Now()}}
-	var streams []*stream
-	s.mu.Lock()
-	for _, p := range h.Positions {
-		st := s.mu.streams[p.Stream]
-		streams = append(streams, st)
+	for _, st := range streams {
 		r.Fences = append(r.Fences, st.fence)
 	}
-	s.mu.Unlock()
 	if err := s.commit(ctx, r); err != nil {
 		return err
 	}

@@ -30,9 +30,13 @@ func restored(p Parking) *parking {
 	return &parking{Parking: p, streams: streams}
 }
 
-// misses tells whether a stream is closed since its number has not come.
-func (p *parking) misses(key lockkeys.Key) bool {
-	return p != nil && (p.Reason == Gap || p.Reason == Waiting) && p.Gap.Stream == key
+// misses returns the number that a stream is parked for, since it has not
+// come; else 0.
+func (p *parking) misses(key lockkeys.Key) uint64 {
+	if p.Gap.Stream == key {
+		return p.Gap.From
+	}
+	return 0
 }
 
 // heals tells whether the parking is over once what is missing has come.
@@ -63,32 +67,35 @@ func (s *Sequencer) parkLocked(t *task, err error, a *after) {
 	p := s.newParkingLocked(Failure, err)
 	p.Events = append(p.Events, t.heldEvent())
 	for _, slot := range t.slots {
-		p = s.shutLocked(slot.stream, slot.number, false, p, a)
+		p = s.shutLocked(slot.stream, slot.number, 0, p, a)
 	}
 }
 
-// shutLocked closes a stream from number n on, with all that is early there.
+// shutLocked closes a stream from number n on, with all that is early there,
+// for a number that is missing if that is not 0.
 // It returns the parking that the stream then belongs to: p, or one from
 // before with which p was joined.
-func (s *Sequencer) shutLocked(st *stream, n uint64, missing bool, p *parking, a *after) *parking {
+func (s *Sequencer) shutLocked(st *stream, n, missing uint64, p *parking, a *after) *parking {
 	displaced := s.closeLocked(st, n, missing, &p, a)
 	s.holdAllLocked(displaced, p, a)
 	return p
 }
 
 // closeLocked closes one stream and returns the early events that it displaces.
-func (s *Sequencer) closeLocked(st *stream, n uint64, missing bool, p **parking, a *after) (displaced []*task) {
+func (s *Sequencer) closeLocked(st *stream, n, missing uint64, p **parking, a *after) (displaced []*task) {
 	if st.parking != nil && st.parking != *p {
 		*p = s.joinLocked(st.parking, *p)
 	}
-	if st.isHeld(n) && st.parking == *p {
+	if st.isHeld(n) && st.parking == *p && missing == 0 {
 		return nil
 	}
 	if !st.isHeld(n) {
 		st.heldFrom.Store(n)
+	}
+	if missing > 0 {
 		st.missing = missing
 	}
-	if st.gap != nil && st.isHeld(st.gap.from) && !st.missing {
+	if st.gap != nil && st.isHeld(st.gap.from) && st.missing == 0 {
 		s.closeGapLocked(st, a)
 	}
 	if *p == nil {
@@ -140,7 +147,11 @@ func (s *Sequencer) joinLocked(p, q *parking) *parking {
 		}
 	}
 	q.over = true
-	delete(s.mu.parkings, q.ID)
+	for id, known := range s.mu.parkings {
+		if known == q {
+			s.mu.parkings[id] = p // the store has it under that ID until the keeper has written p
+		}
+	}
 	s.keeper.mu.over = append(s.keeper.mu.over, q.ID)
 	s.dirtyLocked(p)
 	return p
@@ -171,11 +182,11 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 		}
 		for _, slot := range t.slots {
 			st := slot.stream
-			if st.missing && slot.number == st.heldFrom.Load() {
-				st.missing = false
+			if slot.number == st.missing {
+				st.missing = 0
 				t.fills = p
 			}
-			tasks = append(tasks, s.closeLocked(st, slot.number, false, &p, a)...)
+			tasks = append(tasks, s.closeLocked(st, slot.number, 0, &p, a)...)
 			st.holding++
 		}
 		if t.held {
@@ -192,6 +203,7 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 func (s *Sequencer) heldLocked(t *task, a *after) {
 	for _, slot := range t.slots {
 		slot.stream.holding--
+		s.continueFeedingLocked(slot.stream)
 	}
 	if p := t.fills; p != nil && p.heals() {
 		s.reopenLocked(p)

@@ -44,7 +44,7 @@ type Sequencer struct {
 	mu struct {
 		sync.Mutex
 		streams  map[lockkeys.Key]*stream
-		parkings map[string]*parking
+		parkings map[string]*parking // by ID, and by those of parkings that became part of it
 		idle     idleList
 		early    int   // events that wait for earlier ones
 		bytes    int64 // of those
@@ -100,10 +100,18 @@ func (s *Sequencer) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var came []string // parkings for numbers that have come since
 	for _, p := range parked {
 		s.mu.parkings[p.ID] = restored(p)
 		if p.Reason == Gap || p.Reason == Waiting {
 			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
+			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
+			if err != nil {
+				return err
+			}
+			if len(first) > 0 && first[0].has(p.Gap.Stream, p.Gap.From) {
+				came = append(came, p.ID)
+			}
 		}
 	}
 	slices.SortFunc(backlog, lockkeys.Key.Compare)
@@ -120,11 +128,21 @@ func (s *Sequencer) recover(ctx context.Context) error {
 		switch {
 		case st.parking == nil:
 			s.feedLocked(st)
-		case st.missing:
+		case st.missing > 0:
 			s.openGapLocked(st, &a)
+		default:
+			s.reopenLocked(st.parking)
 		}
 	}
+	for _, id := range came {
+		s.reopenLocked(s.mu.parkings[id])
+	}
 	return nil
+}
+
+func (h HeldEvent) has(stream lockkeys.Key, number uint64) bool {
+	n, ok := h.On(stream)
+	return ok && n == number
 }
 
 // takeTurn waits for the turn. The error is that of ctx or why nothing is

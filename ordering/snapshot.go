@@ -50,7 +50,11 @@ func (s *Sequencer) Stats() Stats {
 	defer s.mu.Unlock()
 	stats.Early, stats.EarlyBytes = s.mu.early, s.mu.bytes
 	stats.Streams, stats.Idle = len(s.mu.streams), s.mu.idle.len
-	stats.Parkings = len(s.mu.parkings)
+	for id, p := range s.mu.parkings {
+		if id == p.ID {
+			stats.Parkings++
+		}
+	}
 	for _, st := range s.mu.streams {
 		if st.gap != nil {
 			stats.OpenGaps++

@@ -31,10 +31,10 @@ type stream struct {
 
 	heldFrom atomic.Uint64 // atomic, for workers to look at
 	parking  *parking
-	missing  bool // heldFrom is a number that has not come
-	holding  int  // events on their way into the store
-	fed      int  // events from the store that have not ended
-	feeding  bool // the keeper is to feed it
+	missing  uint64 // the number that it is parked for, since it has not come; else 0
+	holding  int    // events on their way into the store
+	fed      int    // events from the store that have not ended
+	feeding  bool   // the keeper is to feed it
 
 	gap       *gap
 	replaying bool // a replay for it is under way

@@ -41,12 +41,15 @@ func newSource(named NamedSource, cfg Config) *source {
 		Timeout:       cfg.Breaker.Open,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Breaker.Failures },
 		OnStateChange: s.changed,
-		IsSuccessful: func(err error) bool {
-			return err == nil || errors.Is(err, ErrNotRetained) || errors.Is(err, ErrNotAssigned)
-		},
-		IsExcluded: IsPermanent,
+		IsSuccessful:  works,
+		IsExcluded:    IsPermanent,
 	})
 	return s
+}
+
+// works tells whether err is what a source says that works.
+func works(err error) bool {
+	return err == nil || errors.Is(err, ErrNotRetained) || errors.Is(err, ErrNotAssigned)
 }
 
 // changed is called by the breaker, under its mutex.
@@ -107,9 +110,20 @@ func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, e
 	case ctx.Err() != nil:
 		return Answer{}, Permanent(err) // the caller left: that is not to the source's discredit
 	case limited.Err() != nil:
-		return Answer{}, fmt.Errorf("no answer within %v: %w", s.cfg.Timeout, err)
+		err = fmt.Errorf("no answer within %v: %w", s.cfg.Timeout, err)
+	}
+	if !works(err) {
+		s.failed(err)
 	}
 	return Answer{}, err
+}
+
+// failed takes note of a failure, before the breaker does.
+func (s *source) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.failure = err
+	s.restLocked(RetryAfterOf(err))
 }
 
 // check tells whether an answer can be used. The error wraps [ErrAnswer].
@@ -176,9 +190,5 @@ func (s *source) count(a Answer, err error) {
 	s.mu.stats.Events += uint64(len(a.Events))
 	if err != nil {
 		s.mu.stats.Errors++
-		s.mu.failure = err
-		if after := RetryAfterOf(err); after > 0 {
-			s.restLocked(after)
-		}
 	}
 }

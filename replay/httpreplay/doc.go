@@ -62,7 +62,7 @@
 //
 // The server refuses a time that is further than its MaxSkew from its own
 // clock, so a request that was overheard is of use for that long, and only to
-// ask for the same events. A server has several keys at a time so that they
+// ask for the same events, of any server that has the key. A server has several keys at a time so that they
 // can be changed: add the new one to all servers, then give it to the clients,
 // then take the old one away. Host and path are not signed, so that proxies may
 // change them.

@@ -152,6 +152,29 @@ func TestUnanswered(t *testing.T) {
 	})
 }
 
+// What was given up may still come, or turn out never to have existed, with
+// the answer for other numbers.
+func TestGivenUpButAnswered(t *testing.T) {
+	for name, late := range map[string]step{
+		"it comes":      gives(events(5, 5)[0], events(8, 8)[0]),
+		"never existed": never(rangeOf(5, 5), rangeOf(8, 8)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := scripted(
+					gives(events(6, 6)...), gives(), // 5 and 7 have had one attempt
+					gives(), gives(events(7, 7)...), gives(), // 5 is given up, 8 has had one
+					late)
+				box := &inbox{}
+				answer, err := replayer(t, replay.Config{Sources: of(source), Attempts: 2}).Replay(t.Context(), rangeOf(5, 8), box.deliver)
+				require.NoError(t, err)
+				assert.Equal(t, [][2]uint64{{5, 8}, {7, 8}, {5, 5}, {7, 8}, {8, 8}, {8, 8}}, source.asked())
+				assert.EqualValues(t, 4, len(box.numbers())+len(answer.NoSuch))
+			})
+		})
+	}
+}
+
 // An error of deliver ends the replay and is returned as it is.
 func TestDeliverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

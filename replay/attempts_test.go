@@ -95,7 +95,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := replayer(t, replay.Config{Sources: of(source), MaxOpen: 1,
-					Breaker: replay.Breaker{Failures: 2}, Backoff: replay.Backoff{Initial: time.Hour}})
+					Breaker: replay.Breaker{Failures: 1}, Backoff: replay.Backoff{Initial: time.Hour}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()

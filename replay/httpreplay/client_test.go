@@ -97,6 +97,18 @@ func TestOddResponses(t *testing.T) {
 	}
 }
 
+// An answer without end is not read to its end.
+func TestEndlessAnswer(t *testing.T) {
+	server := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(w, strings.Repeat(" ", 1000))
+		}
+	}))
+	_, err := client(t, server, httpreplay.ClientConfig{Timeout: time.Minute, MaxBytes: 1 << 20}).Fetch(t.Context(), order, 1, 2)
+	require.ErrorIs(t, err, httpreplay.ErrTooLarge)
+}
+
 // A body that ends before the length that was announced is an error.
 func TestCutOff(t *testing.T) {
 	server := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

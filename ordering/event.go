@@ -1,10 +1,13 @@
 package ordering
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -18,14 +21,19 @@ const (
 	MaxNumber = math.MaxInt64
 	// MaxID is the longest event ID, in bytes.
 	MaxID = 1024
+	// MaxStream is the longest key of a stream: the bytes of its segments and
+	// one between any two. A database can still index it then.
+	MaxStream = 512
 )
 
 // Event is one message of a producer who numbers what it sends. An event is
 // not to be changed once it was offered; its payload and headers belong to
-// whoever handles it.
+// whoever handles it. Its text is UTF-8 without NUL bytes, so that every store
+// can keep it; the payload is any bytes.
 type Event struct {
 	// ID names the event; a redelivery has the same. Default: the positions
-	// in the form of [FormatSequenceID].
+	// in the form of [FormatSequenceID], or if that is longer than MaxID,
+	// "sha256:" and its hash in hexadecimal digits.
 	ID string `json:"id,omitempty"`
 	// Type says what the event is, for the handler.
 	Type string `json:"type,omitempty"`
@@ -63,7 +71,15 @@ func (e *Event) Name() string {
 	if e.ID != "" {
 		return e.ID
 	}
-	return FormatSequenceID(e.Positions)
+	return shortName(FormatSequenceID(e.Positions))
+}
+
+// shortName returns a name that is no longer than MaxID.
+func shortName(name string) string {
+	if len(name) <= MaxID {
+		return name
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 }
 
 // Size is what the event counts for where a bound is in bytes: about what it
@@ -99,21 +115,28 @@ var (
 	ErrRepeatedStream = errors.New("two positions on one stream: an event has one number on each of its streams")
 	// ErrLongID: the ID is longer than MaxID.
 	ErrLongID = fmt.Errorf("event ID longer than %d bytes", MaxID)
+	// ErrLongStream: the key of a stream is longer than MaxStream.
+	ErrLongStream = fmt.Errorf("stream key longer than %d bytes", MaxStream)
+	// ErrText: the ID, the type, a header, or the ID of a correlation or a
+	// cause is not UTF-8, or has a NUL byte.
+	ErrText = errors.New("text that is not UTF-8 or has a NUL byte: put binary data into the payload")
+	// ErrTime: the time cannot be written in the form of RFC 3339.
+	ErrTime = errors.New("time is not in the years 0 to 9999, or its zone is a day or more from UTC")
 )
 
 // EventError says which event was refused, and why.
 type EventError struct {
-	ID       string   // of the event, or its default
+	ID       string   // of the event, or its default if that can be said
 	Position Position // the one at fault, if one is
 	Reason   error    // one of the errors above
 }
 
-// Error names the event, cut after 80 bytes.
+// Error names the event and the stream, each cut after 80 characters.
 func (e *EventError) Error() string {
 	if e.Position == (Position{}) {
 		return fmt.Sprintf("ordering: event %.80q: %v", e.ID, e.Reason)
 	}
-	return fmt.Sprintf("ordering: event %.80q: stream %s, number %d: %v", e.ID, e.Position.Stream, e.Position.Number, e.Reason)
+	return fmt.Sprintf("ordering: event %.80q: stream %.80s, number %d: %v", e.ID, e.Position.Stream, e.Position.Number, e.Reason)
 }
 
 // Unwrap gives the reason to errors.Is.
@@ -126,20 +149,52 @@ func (e *Event) Validate() error {
 	case len(e.Positions) == 0:
 		return &EventError{ID: e.ID, Reason: ErrNoPosition}
 	case len(e.Positions) > MaxPositions:
-		return &EventError{ID: e.ID, Reason: ErrTooManyPositions}
+		return &EventError{e.ID, e.Positions[MaxPositions], ErrTooManyPositions}
 	case len(e.ID) > MaxID:
 		return &EventError{ID: e.ID, Reason: ErrLongID}
 	}
 	for _, p := range e.Positions {
-		if p.Number == 0 || p.Number > MaxNumber {
-			return &EventError{e.Name(), p, ErrNumber}
+		if err := p.check(); err != nil {
+			return &EventError{e.Name(), p, err}
 		}
 	}
 	if p, ok := repeated(e.Positions); ok {
 		return &EventError{e.Name(), p, ErrRepeatedStream}
 	}
+	if !e.isText() {
+		return &EventError{ID: e.Name(), Reason: ErrText}
+	}
+	var text [len(time.RFC3339Nano)]byte
+	if _, err := e.Time.AppendText(text[:0]); err != nil {
+		return &EventError{ID: e.Name(), Reason: ErrTime}
+	}
 	return nil
 }
+
+func (p Position) check() error {
+	if p.Number == 0 || p.Number > MaxNumber {
+		return ErrNumber
+	}
+	size := -1 // one byte less for separators than there are segments
+	for segment := range p.Stream.Segments() {
+		size += 1 + len(segment)
+	}
+	if size > MaxStream {
+		return ErrLongStream
+	}
+	return nil
+}
+
+func (e *Event) isText() bool {
+	for name, value := range e.Headers {
+		if !isText(name) || !isText(value) {
+			return false
+		}
+	}
+	return isText(e.ID) && isText(e.Type) && isText(e.CorrelationID) && isText(e.CausationID)
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // repeated returns a position whose stream an earlier one has too.
 func repeated(positions []Position) (Position, bool) {

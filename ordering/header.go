@@ -85,7 +85,7 @@ func parsePosition(part string, stream lockkeys.Key, alone bool) (p Position, er
 	key, rest, named := strings.Cut(part, "=")
 	switch {
 	case named:
-		if p.Stream, err = lockkeys.Parse(key); err != nil {
+		if p.Stream, err = lockkeys.Parse(strings.TrimRight(key, " \t")); err != nil {
 			return p, err
 		}
 	case alone && !stream.IsRoot():
@@ -100,12 +100,8 @@ func parsePosition(part string, stream lockkeys.Key, alone bool) (p Position, er
 		}
 		p.End = true
 	}
-	number = strings.Trim(number, " \t")
-	if strings.HasPrefix(number, "+") {
+	if p.Number, err = strconv.ParseUint(strings.Trim(number, " \t"), 10, 63); err != nil {
 		return p, ErrNumber
 	}
-	if p.Number, err = strconv.ParseUint(number, 10, 63); err != nil || p.Number == 0 {
-		return p, ErrNumber
-	}
-	return p, nil
+	return p, p.check()
 }

@@ -241,6 +241,13 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 		return nil // it is over
 	}
 	defer s.passTurn()
+	// What is on its way into the store is part of what is held. With the turn
+	// taken nothing new comes.
+	s.mu.Lock()
+	holds := s.keeper.mu.holds
+	s.keeper.mu.holds = nil
+	s.mu.Unlock()
+	s.hold(ctx, holds)
 	s.mu.Lock()
 	from := st.heldFrom.Load()
 	if st.gone || st.parking != nil || st.fed > 0 || from == notHeld {
@@ -267,7 +274,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 	streams := []*stream{st}
 	all := len(page) < feedPage
 	for _, h := range page {
-		if st.parking != nil { // by one that is held behind another parking
+		if st.parking != nil || st.holding > 0 { // since: a worker found that it is not its turn
 			break
 		}
 		n, _ := h.On(st.key)

@@ -306,14 +306,14 @@ func (s *Sequencer) pin(ctx context.Context, positions ...Position) ([]*stream, 
 	streams := make([]*stream, len(positions))
 	for i, p := range positions {
 		streams[i] = s.mu.streams[p.Stream]
-		streams[i].holding++
+		streams[i].pins++
 	}
 	return streams, nil
 }
 
 func (s *Sequencer) unpinLocked(streams []*stream) {
 	for _, st := range streams {
-		st.holding--
+		st.pins--
 		s.restLocked(st)
 	}
 }

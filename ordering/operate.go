@@ -59,7 +59,6 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.unpinLocked(streams)
-			s.continueFeedingLocked(st)
 		}()
 		if p == nil {
 			return fmt.Errorf("%w: %s", ErrNotParked, key)

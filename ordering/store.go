@@ -12,6 +12,11 @@ import (
 // called from any number of goroutines at once. [NewMemory] makes one that
 // ends with the process; package sqlstore has those on SQLite and PostgreSQL.
 //
+// A method that returns an error has changed nothing, unless the connection to
+// a database was lost just then. One that is called with a context that has
+// ended returns the context's error, and after Close [ErrStoreClosed]. Times
+// are kept to the microsecond.
+//
 // # Low mark and done-set
 //
 // Of a stream the store knows its last number, up to which every number is
@@ -28,7 +33,8 @@ import (
 // it: what he writes with an older token is refused with [ErrFenced].
 type Store interface {
 	// Acquire takes streams over and returns their states, in the order of
-	// the streams. A stream that the store has not heard of starts at 0.
+	// the streams, none of which is named twice. A stream that the store has
+	// not heard of starts at 0.
 	Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error)
 
 	// Commit makes all numbers of the record's event done, keeps its job
@@ -36,12 +42,14 @@ type Store interface {
 	// is durable. Calls that come at the same time may share a transaction.
 	//
 	// The error wraps [ErrDuplicate] if any of the numbers is done already,
-	// and [ErrFenced] if a stream has another holder.
+	// and [ErrFenced] if a stream has another holder; if both are so, either
+	// one. A record without a token for each position is refused.
 	Commit(ctx context.Context, r Record) error
 
 	// Skip makes numbers of a stream done for which there is no event, and
-	// keeps a job state for the range, with the reason as its error. Numbers
-	// that are done already stay so. The error may wrap [ErrFenced].
+	// keeps a job state for the range, that of [Skipped.JobState]. Numbers
+	// that are done already stay so. A range that has no numbers, or one that
+	// is not from 1 to MaxNumber, is refused. The error may wrap [ErrFenced].
 	Skip(ctx context.Context, s Skipped) error
 
 	// Hold keeps events that cannot run now, so that the source need not. An
@@ -49,36 +57,43 @@ type Store interface {
 	Hold(ctx context.Context, events []*Event) error
 
 	// Held returns held events of a stream, from a number on, in order of
-	// their numbers on it, limit of them at most.
+	// their numbers on it, those with the same number by their names, limit
+	// of them at most.
 	Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error)
 
-	// Park closes the parking's streams at the numbers given, and keeps the
-	// events and a failed job state for each of them that has an error. A
-	// parking with the same ID is replaced, in its streams as well.
+	// Park closes the parking's streams at the numbers given, and holds its
+	// events, with their attempts. If the parking has an error, each of the
+	// events gets a failed job state with it that ended at Since. A parking
+	// with the same ID is replaced: streams that it no longer has are open.
+	//
+	// A stream belongs to one parking at most. One that another parking had
+	// is taken from it, and a parking that is left without streams is
+	// forgotten. One that has none to begin with is refused.
 	Park(ctx context.Context, p Parking) error
 
 	// Unpark opens the streams of a parking and forgets it. Events that are
-	// held stay so. Of an ID that there is no parking for, it says nothing.
+	// held stay so. An ID that there is no parking for is no error.
 	Unpark(ctx context.Context, id string) error
 
-	// Parked lists what is parked, longest first.
+	// Parked lists what is parked, longest first, with streams in order of
+	// their keys.
 	Parked(ctx context.Context) ([]Parking, error)
 
-	// Backlog lists the streams with held events that are not parked: what a
-	// resumption had not come through when the process ended.
+	// Backlog lists the streams with held events that are not parked, in any
+	// order: what a resumption had not come through when the process ended.
 	Backlog(ctx context.Context) ([]lockkeys.Key, error)
 
 	// Job returns the job state of an event by its name; the error wraps
 	// [ErrNoJob] if there is none.
 	Job(ctx context.Context, event string) (JobState, error)
 
-	// Prune forgets the job states of what ended before a time, those of
-	// failed events that are still parked excepted, and returns how many.
+	// Prune forgets the job states of what ended before a time, and returns
+	// how many. Those of failed events of a parking stay while it is there.
 	// Streams keep their last numbers.
 	Prune(ctx context.Context, before time.Time) (int64, error)
 
 	// Close ends the use of the store. Commits that have begun are ended
-	// first.
+	// first. To close it again is no error.
 	Close() error
 }
 
@@ -89,7 +104,11 @@ type StreamState struct {
 	Fence  int64    // the caller's fencing token
 	Ended  uint64   // the stream's last number, once the event with End is done; else 0
 	HeldAt uint64   // events with this number or a larger one are to be held; 0 for none
-	Parked string   // the ID of the parking that closes the stream at HeldAt; "" if none does
+	Parked string   // the ID of the parking that closes the stream; "" if none does
+
+	// HeldAt is the number at which the parking closes the stream or that of
+	// the first event held of it, whichever is smaller: what was held before
+	// a parking began is not overtaken after a restart.
 }
 
 // Record is the outcome of an event that has run or was given up.

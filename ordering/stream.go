@@ -35,6 +35,7 @@ type stream struct {
 	holding  int    // events on their way into the store
 	fed      int    // events from the store that have not ended
 	feeding  bool   // the keeper is to feed it
+	pins     int    // by those who work on it for an operator
 
 	gap       *gap
 	replaying bool // a replay for it is under way
@@ -72,7 +73,7 @@ func (st *stream) isHeld(n uint64) bool { return n >= st.heldFrom.Load() }
 
 // quiet tells whether nothing of the stream is on its way.
 func (st *stream) quiet() bool {
-	return st.window.empty() && len(st.early) == 0 && st.gap == nil && st.holding == 0 && st.fed == 0 && !st.feeding && !st.replaying
+	return st.window.empty() && len(st.early) == 0 && st.gap == nil && st.holding == 0 && st.fed == 0 && !st.feeding && st.pins == 0 && !st.replaying
 }
 
 // advance takes the event with the next number into the window.

@@ -1,0 +1,111 @@
+package ordering
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// memoryParking is a [Parking] with its streams in a map.
+//
+// Invariant: it has at least one stream, and is the parking of each of them.
+type memoryParking struct {
+	Parking // but for Streams
+	streams map[lockkeys.Key]uint64
+}
+
+func (p *memoryParking) public() Parking {
+	public := p.Parking
+	public.Events = slices.Clone(p.Events)
+	for _, key := range slices.SortedFunc(maps.Keys(p.streams), lockkeys.Key.Compare) {
+		public.Streams = append(public.Streams, Position{Stream: key, Number: p.streams[key]})
+	}
+	return public
+}
+
+// Park implements [Store].
+func (m *Memory) Park(ctx context.Context, p Parking) error {
+	if len(p.Streams) == 0 {
+		return fmt.Errorf("ordering: parking %q closes no stream", p.ID)
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	m.unparkLocked(p.ID)
+	parking := &memoryParking{Parking: p, streams: make(map[lockkeys.Key]uint64, len(p.Streams))}
+	parking.Streams, parking.Events = nil, slices.Clone(p.Events)
+	m.mu.parkings[p.ID] = parking
+	for _, position := range p.Streams {
+		st := m.streamLocked(position.Stream)
+		if other := st.parking; other != nil && other != parking {
+			delete(other.streams, position.Stream)
+			if len(other.streams) == 0 {
+				delete(m.mu.parkings, other.ID)
+			}
+		}
+		st.parking = parking
+		parking.streams[position.Stream] = position.Number
+	}
+	for _, h := range p.Events {
+		m.holdLocked(h)
+		if p.Error != "" {
+			m.mu.jobs[h.Name()] = JobState{Event: h.Name(), Positions: h.Positions, Status: Failed,
+				Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
+		}
+	}
+	return nil
+}
+
+// Unpark implements [Store].
+func (m *Memory) Unpark(ctx context.Context, id string) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	m.unparkLocked(id)
+	return nil
+}
+
+func (m *Memory) unparkLocked(id string) {
+	p := m.mu.parkings[id]
+	if p == nil {
+		return
+	}
+	for key := range p.streams {
+		m.mu.streams[key].parking = nil
+	}
+	delete(m.mu.parkings, id)
+}
+
+// Parked implements [Store].
+func (m *Memory) Parked(ctx context.Context) ([]Parking, error) {
+	if err := m.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var list []Parking
+	for _, p := range m.mu.parkings {
+		list = append(list, p.public())
+	}
+	slices.SortFunc(list, func(a, b Parking) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// parkedEventsLocked returns the names of the events of all parkings.
+func (m *Memory) parkedEventsLocked() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range m.mu.parkings {
+		for _, h := range p.Events {
+			names[h.Name()] = true
+		}
+	}
+	return names
+}

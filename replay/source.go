@@ -11,9 +11,11 @@ import (
 // number of goroutines at once.
 type Source interface {
 	// Fetch answers for the numbers of a stream, from and to included,
-	// 1 <= from <= to. It answers for as many as it likes, the lowest first
-	// being the most useful, and is asked for the rest then; so no answer
-	// need be large, however wide the range is.
+	// 1 <= from <= to. The range is as wide as a producer's mistake may make
+	// it: look for what is there, do not count through it. Answer for as many
+	// numbers as fit into an answer of moderate size, the lowest first being
+	// the most useful; Fetch is called for the rest then. Answers larger than
+	// [Config.MaxEvents] or [Config.MaxBytes] are refused.
 	//
 	// If it can answer for none it says why: with an error that wraps
 	// [ErrNotRetained] or [ErrNotAssigned], or with an empty answer if it

@@ -18,7 +18,7 @@ func Example() {
 
 	// The producer. Its log would be a table, or package outbox.
 	log := replay.SourceFunc(func(_ context.Context, stream lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
-		for n := from; n <= to; n++ {
+		for n := from; n <= min(to, from+99); n++ { // 100 at a time
 			a.Events = append(a.Events, &ordering.Event{Positions: []ordering.Position{{Stream: stream, Number: n}}})
 		}
 		return a, nil

@@ -29,8 +29,10 @@ type ServerConfig struct {
 	// Default: 1 minute.
 	MaxSkew time.Duration
 
-	// MaxRange bounds the numbers that the source is asked for at a time; of a
-	// wider range the first ones are answered for. Default: 100,000.
+	// MaxRange bounds the numbers that the source is asked for at a time. Of a
+	// wider range the first ones are answered for; those behind them are not
+	// looked at, and so not found, until the first ones are done. Default:
+	// 1,048,576.
 	MaxRange uint64
 	// MaxEvents bounds the events of an answer. Default: 1000.
 	MaxEvents int
@@ -50,7 +52,7 @@ type ServerConfig struct {
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.MaxSkew, time.Minute)
-	setDefault(&c.MaxRange, 100_000)
+	setDefault(&c.MaxRange, 1<<20)
 	setDefault(&c.MaxEvents, 1000)
 	setDefault(&c.MaxBytes, 8<<20)
 	setDefault(&c.MaxOpen, 64)

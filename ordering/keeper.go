@@ -113,32 +113,12 @@ func (s *Sequencer) keep() {
 
 // keepOnce does all that there is to do at one moment.
 func (s *Sequencer) keepOnce(ctx context.Context) {
+	s.write(ctx)
 	s.mu.Lock()
-	work := s.keeper.mu
-	s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds = nil, nil, nil
+	ops, feeds, pumps := s.keeper.mu.ops, s.keeper.mu.feeds, s.keeper.mu.pumps
 	s.keeper.mu.ops, s.keeper.mu.feeds, s.keeper.mu.pumps = nil, nil, nil
-	var parkings []Parking
-	for _, p := range work.dirty {
-		if p.dirty = false; !p.over {
-			parkings = append(parkings, p.public())
-		}
-	}
 	s.mu.Unlock()
-
-	for _, p := range parkings {
-		s.cfg.Logger.Error("streams parked", "reason", p.Reason.String(), "streams", len(p.Streams),
-			"first", p.Streams[0].String(), "parking", p.ID, "err", p.Error)
-		s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, p) })
-	}
-	for _, id := range work.over {
-		if s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) }) {
-			s.mu.Lock()
-			delete(s.mu.parkings, id)
-			s.mu.Unlock()
-		}
-	}
-	s.hold(ctx, work.holds)
-	for _, o := range work.ops {
+	for _, o := range ops {
 		err := o.do(ctx)
 		if o.reply != nil {
 			o.reply <- err
@@ -146,13 +126,40 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 			s.cfg.Logger.Error("parked streams could not be resumed", "err", err)
 		}
 	}
-	for _, st := range work.feeds {
+	for _, st := range feeds {
 		s.insist(ctx, "feed", func() error { return s.feed(ctx, st) })
 	}
-	if len(work.pumps) > 0 && s.takeTurn(ctx) == nil {
-		s.pump(ctx, work.pumps)
+	if len(pumps) > 0 && s.takeTurn(ctx) == nil {
+		s.pump(ctx, pumps)
 		s.passTurn()
 	}
+}
+
+// write puts into the store what is parked and held.
+func (s *Sequencer) write(ctx context.Context) {
+	s.mu.Lock()
+	dirty, over, holds := s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds
+	s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds = nil, nil, nil
+	var parkings []Parking
+	for _, p := range dirty {
+		if p.dirty = false; !p.over {
+			parkings = append(parkings, p.public())
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range parkings {
+		s.cfg.Logger.Error("streams parked", "reason", p.Reason.String(), "streams", len(p.Streams),
+			"first", p.Streams[0].String(), "parking", p.ID, "err", p.Error)
+		s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, p) })
+	}
+	for _, id := range over {
+		if s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) }) {
+			s.mu.Lock()
+			delete(s.mu.parkings, id)
+			s.mu.Unlock()
+		}
+	}
+	s.hold(ctx, holds)
 }
 
 // insist does something with the store until it succeeds.
@@ -243,11 +250,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 	defer s.passTurn()
 	// What is on its way into the store is part of what is held. With the turn
 	// taken nothing new comes.
-	s.mu.Lock()
-	holds := s.keeper.mu.holds
-	s.keeper.mu.holds = nil
-	s.mu.Unlock()
-	s.hold(ctx, holds)
+	s.write(ctx)
 	s.mu.Lock()
 	from := st.heldFrom.Load()
 	if st.gone || st.parking != nil || st.fed > 0 || from == notHeld {

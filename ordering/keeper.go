@@ -64,7 +64,10 @@ func (s *Sequencer) feedLocked(st *stream) {
 // reopenLocked has a parking resumed that misses nothing any more.
 func (s *Sequencer) reopenLocked(p *parking) {
 	if p != nil && !p.over && p.heals() {
-		s.opLocked(op{do: func(ctx context.Context) error { return s.unpark(ctx, p) }})
+		s.opLocked(op{do: func(ctx context.Context) error {
+			s.insist(ctx, "unpark", func() error { return s.unpark(ctx, p) })
+			return nil
+		}})
 	}
 }
 
@@ -122,8 +125,6 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 		err := o.do(ctx)
 		if o.reply != nil {
 			o.reply <- err
-		} else if err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Error("parked streams could not be resumed", "err", err)
 		}
 	}
 	for _, st := range feeds {

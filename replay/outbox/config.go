@@ -1,0 +1,111 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config configures an [Outbox]; the zero value of a field means its default.
+type Config struct {
+	// Retention is how long an event is kept after it was sent. It should be
+	// longer than any receiver is ever down or behind, for what it lacks can
+	// be had until then. Events that were not sent are kept for ever.
+	// Default: 7 days.
+	Retention time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Retention, 7*24*time.Hour)
+	return c
+}
+
+func (c Config) validate() error {
+	var p problems
+	p.add(c.Retention < 0, "Retention is %v: it must be positive, or 0 for the default", c.Retention)
+	return p.err()
+}
+
+// RelayConfig configures a [Relay]; the zero value of a field means its default.
+type RelayConfig struct {
+	// Window is the most events that are being published at the same time.
+	// They have no stream in common. Default: 64.
+	Window int
+	// Timeout is how long one call of Publish, and one of the database, may
+	// take. Default: 30 s.
+	Timeout time.Duration
+	// InitialBackoff is how long an event waits about after its first failed
+	// attempt; it doubles with each that follows. Default: 100 ms.
+	InitialBackoff time.Duration
+	// MaxBackoff is the longest wait. Default: 30 s.
+	MaxBackoff time.Duration
+	// MaxFailing is the most events that wait for another attempt while
+	// events of other streams are sent. Each is kept in memory. With so many,
+	// nothing new is sent until one of them succeeds: the way to the receiver
+	// is down. Default: 1024.
+	MaxFailing int
+	// Poll is how often the database is asked for events that nobody gave
+	// notice of with [Outbox.Notify], and by a relay in waiting whether the
+	// active one is gone. Default: 250 ms.
+	Poll time.Duration
+	// Grace is how long Run goes on waiting, after its context has ended, for
+	// the confirmations of what is being published. Default: 5 s.
+	Grace time.Duration
+	// Logger gets failed attempts and trouble with the database.
+	// Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (c RelayConfig) withDefaults() RelayConfig {
+	setDefault(&c.Window, 64)
+	setDefault(&c.Timeout, 30*time.Second)
+	setDefault(&c.InitialBackoff, 100*time.Millisecond)
+	setDefault(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
+	setDefault(&c.MaxFailing, 1024)
+	setDefault(&c.Poll, 250*time.Millisecond)
+	setDefault(&c.Grace, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// maxWindow keeps the statement that loads a window within the databases'
+// bounds for arguments.
+const maxWindow = 8192
+
+func (c RelayConfig) validate() error {
+	var p problems
+	p.add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
+	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
+	p.add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)
+	p.add(c.MaxFailing < 1, "MaxFailing is %d: it must be at least 1", c.MaxFailing)
+	p.add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)
+	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
+	return p.err()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// problems are what is wrong with a configuration.
+type problems []error
+
+func (p *problems) add(when bool, text string, args ...any) {
+	if when {
+		*p = append(*p, fmt.Errorf(text, args...))
+	}
+}
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(p...))
+}

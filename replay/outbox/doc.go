@@ -1,0 +1,64 @@
+// Package outbox is the transactional outbox: a producer's events are numbered
+// and stored in the transaction that makes them true, and sent afterwards. So
+// an event exists exactly if its transaction was committed, and the numbers of
+// a stream have no holes. It works on SQLite and PostgreSQL, through
+// database/sql, in the producer's own database.
+//
+//	box, err := outbox.New(ctx, db, outbox.PostgreSQL, outbox.Config{})
+//	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{})
+//	go relay.Run(ctx)
+//	…
+//	tx, err := db.BeginTx(ctx, nil)
+//	… // the producer's own changes
+//	event, err = box.Enqueue(ctx, tx, event, lockkeys.Must("account", "7"))
+//	err = tx.Commit()
+//	box.Notify() // optional: the relay need not wait for its next poll
+//
+// # What is promised
+//
+//   - No holes: the committed events of a stream have the numbers 1, 2, 3 and so
+//     on. A number comes from the stream's own row, updated in the producer's
+//     transaction; one that is rolled back gives its number back.
+//   - In order: an event is sent after every earlier event of each of its
+//     streams was confirmed. The order is that of the numbers. It is not that
+//     of a serial ID, since a transaction that began earlier may commit later.
+//   - At least once: an event is marked as sent after it was confirmed. When
+//     the relay or the database dies in between it is sent again, with the same
+//     ID and numbers; whoever receives it drops what he has by its number, as
+//     an [ordering.Sequencer] does. First deliveries are in order, whatever
+//     crashes, and even if two relays run at once.
+//   - Independent: a stream whose events cannot be sent waits for its next
+//     attempt while all others go on.
+//   - Kept: a sent event is kept for [Config.Retention], and can be asked for
+//     again with [Outbox.Fetch]. The last number of a stream is kept for ever.
+//
+// # What it costs
+//
+// Producers of one stream wait for each other: from Enqueue to the end of its
+// transaction a stream belongs to that transaction. Enqueue late and commit
+// soon. On SQLite, where all writers wait for each other anyway, that changes
+// nothing.
+//
+// Enqueue takes the streams of an event in a fixed order, so two of them cannot
+// deadlock. A transaction that enqueues several events takes the streams of one
+// after the other, and two such transactions can deadlock on PostgreSQL unless
+// all take their streams in the same order. The server ends one of them with an
+// error; nothing is lost.
+//
+// # Databases
+//
+// SQLite: open it with a busy time-out, with the write-ahead log, and with
+// transactions that begin as writers ("_txlock=immediate" of the driver
+// modernc.org/sqlite), or a transaction that reads first may fail with
+// SQLITE_BUSY. A relay in another process works, and needs no connection of
+// its own. Nothing keeps two relays from being active at the same time: first
+// deliveries stay in order, but each sends what the other sends.
+//
+// PostgreSQL: any isolation level; above READ COMMITTED, producers of one
+// stream get serialization errors instead of waiting. Of several relays one is
+// active, the one that holds an advisory lock, on a connection that it keeps;
+// so relays need a direct connection, or a pooler that pools by session.
+// When its process or connection dies another takes over. When its machine is
+// gone without a word, that is once the server gives the connection up: see
+// tcp_keepalives_idle.
+package outbox

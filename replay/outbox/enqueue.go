@@ -1,0 +1,208 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Enqueue adds an event to the outbox, in the transaction of the change that
+// it tells of, and returns it with its numbers, the next one on each of its
+// streams. They are final once the transaction is committed.
+//
+// The event's streams are those of its positions, whose numbers must be 0, and
+// those given besides. A position with End makes the event the last one of its
+// stream: what is enqueued after it is refused with [ErrEnded]. An empty ID is
+// replaced by a random one, a zero Time by the present. The event given is not
+// changed.
+//
+// When there is an error the transaction is as it was before the call and can
+// go on, unless the database itself failed: then it has been rolled back. The
+// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrNotText],
+// [ErrEnded], [ErrDuplicateID], an [*ordering.EventError] or what the database
+// said.
+//
+// Until the transaction ends, others that enqueue an event on one of the
+// streams wait, in Enqueue; see the package comment. The same transaction must
+// not be used by several goroutines at the same time.
+func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event, streams ...lockkeys.Key) (*ordering.Event, error) {
+	if tx == nil {
+		return nil, ErrNoTx
+	}
+	e, err := prepare(event, streams)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT outbox`); err != nil {
+		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
+	}
+	err = insert(ctx, tx, e)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `RELEASE SAVEPOINT outbox`)
+	}
+	if err != nil {
+		undo(ctx, tx)
+		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
+	}
+	return e, nil
+}
+
+// undo takes back what was done since the savepoint. If it cannot, nothing of
+// the transaction may be committed: a number would be missing.
+func undo(ctx context.Context, tx *sql.Tx) {
+	ctx = context.WithoutCancel(ctx)
+	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, `RELEASE SAVEPOINT outbox`} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			_ = tx.Rollback()
+			return
+		}
+	}
+}
+
+// prepare returns a copy of the event that lacks nothing but its numbers.
+func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, error) {
+	if event == nil {
+		return nil, ErrNoEvent
+	}
+	e := *event
+	e.Positions = slices.Clone(event.Positions)
+	for i, p := range e.Positions {
+		if p.Number != 0 {
+			return nil, fmt.Errorf("%w: %s", ErrNumbered, p)
+		}
+		e.Positions[i].Number = 1 // any that is valid, until it gets its own
+	}
+	for _, stream := range streams {
+		e.Positions = append(e.Positions, ordering.Position{Stream: stream, Number: 1})
+	}
+	if e.ID == "" {
+		e.ID = rand.Text()
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC().Truncate(time.Microsecond)
+	}
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	return &e, checkText(&e)
+}
+
+// checkText refuses what JSON cannot hold.
+func checkText(e *ordering.Event) error {
+	check := func(what, text string) error {
+		if utf8.ValidString(text) {
+			return nil
+		}
+		return fmt.Errorf("%w: event %.80q: %s %.80q", ErrNotText, e.ID, what, text)
+	}
+	problems := []error{
+		check("ID", e.ID), check("Type", e.Type),
+		check("CorrelationID", e.CorrelationID), check("CausationID", e.CausationID),
+	}
+	for name, value := range e.Headers {
+		problems = append(problems, check("header", name), check("header "+name, value))
+	}
+	if strings.ContainsRune(e.ID, 0) {
+		problems = append(problems, fmt.Errorf("%w: event %.80q: ID has a NUL", ErrNotText, e.ID))
+	}
+	return errors.Join(problems...)
+}
+
+func insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+	if err := assign(ctx, tx, e); err != nil {
+		return err
+	}
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	var id int64
+	err = tx.QueryRowContext(ctx, `INSERT INTO outbox_events (name, streams, size, created, body)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING RETURNING id`,
+		e.ID, len(e.Positions), len(body), time.Now().UnixMicro(), string(body)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrDuplicateID
+	}
+	if err != nil {
+		return err
+	}
+	args := make([]any, 0, 3*len(e.Positions))
+	for _, p := range e.Positions {
+		args = append(args, p.Stream.String(), int64(p.Number), id)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox_positions (stream, number, event) VALUES `+rows(len(e.Positions), 3), args...)
+	return err
+}
+
+// assign gives the event the next number of each of its streams. Their rows
+// are locked in the order of the keys, so that two transactions never wait for
+// each other.
+func assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+	sorted := slices.Clone(e.Positions)
+	slices.SortFunc(sorted, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
+	args := make([]any, 0, 3*len(sorted))
+	for _, p := range sorted {
+		ended := 0
+		if p.End {
+			ended = 1
+		}
+		args = append(args, p.Stream.String(), 1, ended)
+	}
+	last, err := lasts(ctx, tx, `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES `+rows(len(sorted), 3)+`
+		ON CONFLICT (stream) DO UPDATE SET last = s.last + 1,
+			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE s.last + 1 END
+		WHERE s.ended = 0 AND s.last < 9223372036854775807
+		RETURNING stream, last`, args...)
+	if err != nil {
+		return err
+	}
+	for i, p := range e.Positions {
+		number, ok := last[p.Stream.String()]
+		if !ok {
+			return refused(ctx, tx, p.Stream)
+		}
+		e.Positions[i].Number = number
+	}
+	return nil
+}
+
+// refused says why a stream gave no number.
+func refused(ctx context.Context, tx *sql.Tx, stream lockkeys.Key) error {
+	last, ended, err := lastOf(ctx, tx, stream)
+	switch {
+	case err != nil:
+		return err
+	case ended:
+		return fmt.Errorf("%w: %s: its last event is number %d", ErrEnded, stream, last)
+	}
+	return fmt.Errorf("%w: %s has no numbers left", ordering.ErrNumber, stream)
+}
+
+// lasts returns a number for each stream that the statement returns.
+func lasts(ctx context.Context, tx *sql.Tx, statement string, args ...any) (map[string]uint64, error) {
+	found, err := tx.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	last := map[string]uint64{}
+	for found.Next() {
+		var stream string
+		var number uint64
+		if err := found.Scan(&stream, &number); err != nil {
+			return nil, err
+		}
+		last[stream] = number
+	}
+	return last, found.Err()
+}

@@ -1,0 +1,82 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Outbox is a producer's events in the producer's database. Make it with
+// [New]. Its methods may be called from any goroutine. It has nothing to be
+// closed: the database is its owner's.
+type Outbox struct {
+	db      *sql.DB
+	dialect Dialect
+	config  Config
+
+	// mu guards the channel that the next notice closes.
+	mu struct {
+		sync.Mutex
+		notice chan struct{}
+	}
+}
+
+// New returns the outbox of a database and makes its tables, or brings them up
+// to date, if need be: their names begin with "outbox_". The error wraps
+// [ErrConfig], or [ordering.ErrSchema] if the tables are of a newer version.
+func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outbox, error) {
+	config = config.withDefaults()
+	var p problems
+	p.add(db == nil, "the database is nil")
+	p.add(dialect != SQLite && dialect != PostgreSQL, "the dialect is unknown: use SQLite or PostgreSQL")
+	if err := errors.Join(p.err(), config.validate()); err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, db, dialect); err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	o := &Outbox{db: db, dialect: dialect, config: config}
+	o.mu.notice = make(chan struct{})
+	return o, nil
+}
+
+// Notify tells the relays of this outbox, in this process, that something was
+// committed, so that they look at once and not at their next poll. It may be
+// called too often, or not at all.
+func (o *Outbox) Notify() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.mu.notice)
+	o.mu.notice = make(chan struct{})
+}
+
+// wake returns a channel that is closed by the next notice.
+func (o *Outbox) wake() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.notice
+}
+
+// Stats is how much an outbox has still to send.
+type Stats struct {
+	Unsent int64         // committed events that are not marked as sent
+	Oldest time.Duration // how long ago the first of them was enqueued; 0 if there is none
+}
+
+// Stats counts the events that are not sent. It looks at each of them, so with
+// a million it takes a while.
+func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	var oldest sql.NullInt64
+	err := o.db.QueryRowContext(ctx, `SELECT count(*), min(created) FROM outbox_events WHERE sent IS NULL`).Scan(&s.Unsent, &oldest)
+	if err != nil {
+		return Stats{}, fmt.Errorf("outbox: stats: %w", err)
+	}
+	if oldest.Valid {
+		s.Oldest = max(0, time.Since(time.UnixMicro(oldest.Int64)))
+	}
+	return s, nil
+}

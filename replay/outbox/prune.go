@@ -1,0 +1,46 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// pruneBatch is the most events that one transaction deletes, so that
+// producers never wait long for it.
+const pruneBatch = 500
+
+// Prune deletes the events that were sent longer ago than [Config.Retention]
+// and returns how many. Their streams keep their last numbers. It works in
+// small transactions; what they have deleted stays so when it is cut short. An
+// active [Relay] calls it every minute.
+func (o *Outbox) Prune(ctx context.Context) (int64, error) {
+	before := time.Now().Add(-o.config.Retention).UnixMicro()
+	for total := int64(0); ; {
+		n, err := o.pruneSome(ctx, before)
+		total += n
+		if err != nil {
+			return total, fmt.Errorf("outbox: prune: %w", err)
+		}
+		if n < pruneBatch {
+			return total, nil
+		}
+	}
+}
+
+func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
+	tx, err := o.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
+	ids, err := column[any](ctx, tx, `DELETE FROM outbox_events WHERE id IN
+		(SELECT id FROM outbox_events WHERE sent < $1 ORDER BY sent LIMIT $2) RETURNING id`, before, pruneBatch)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM outbox_positions WHERE event IN `+rows(1, len(ids)), ids...); err != nil {
+		return 0, err
+	}
+	return int64(len(ids)), tx.Commit()
+}

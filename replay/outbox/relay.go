@@ -1,0 +1,218 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Publisher sends events to where they are wanted: a broker, an HTTP service,
+// another process.
+type Publisher interface {
+	// Publish sends an event and returns nil once the receiver has confirmed
+	// that it has it; until then the event is not sent. An error, a panic, or
+	// the end of the context is a failed attempt, after which the event is
+	// sent again, though it may have arrived.
+	//
+	// Publish is called from up to [RelayConfig.Window] goroutines at once,
+	// but only one at a time has an event of any one stream. The event is not
+	// to be changed. Publish must return when the context ends.
+	Publish(ctx context.Context, e *ordering.Event) error
+}
+
+// PublisherFunc is a function that is a [Publisher].
+type PublisherFunc func(ctx context.Context, e *ordering.Event) error
+
+// Publish implements [Publisher].
+func (f PublisherFunc) Publish(ctx context.Context, e *ordering.Event) error { return f(ctx, e) }
+
+// Relay sends the events of an [Outbox], in order on each stream, side by side
+// on different ones. Make it with [NewRelay]; its methods may be called from
+// any goroutine.
+type Relay struct {
+	box       *Outbox
+	publisher Publisher
+	config    RelayConfig
+
+	running atomic.Bool
+	stats   struct {
+		active              atomic.Bool
+		sending, failing    atomic.Int64
+		confirmed, failures atomic.Uint64
+	}
+}
+
+// RelayStats is what a relay does and has done.
+type RelayStats struct {
+	Active    bool   // it sends, and is not one that waits for another to end
+	Sending   int    // events, or runs of events of one stream, being published
+	Failing   int    // events that wait for another attempt
+	Confirmed uint64 // events confirmed by the publisher, since the relay was made
+	Failures  uint64 // attempts that failed
+}
+
+// NewRelay makes a relay for an outbox. The error wraps [ErrConfig].
+func NewRelay(box *Outbox, publisher Publisher, config RelayConfig) (*Relay, error) {
+	config = config.withDefaults()
+	var p problems
+	p.add(box == nil, "the outbox is nil: make one with New")
+	p.add(publisher == nil, "the publisher is nil")
+	if box != nil && box.dialect == PostgreSQL {
+		p.add(box.db.Stats().MaxOpenConnections == 1, "the database has one connection: a relay keeps one for itself, allow more")
+	}
+	if err := errors.Join(p.err(), config.validate()); err != nil {
+		return nil, err
+	}
+	return &Relay{box: box, publisher: publisher, config: config}, nil
+}
+
+// Stats returns what the relay does and has done.
+func (r *Relay) Stats() RelayStats {
+	return RelayStats{
+		Active:    r.stats.active.Load(),
+		Sending:   int(r.stats.sending.Load()),
+		Failing:   int(r.stats.failing.Load()),
+		Confirmed: r.stats.confirmed.Load(),
+		Failures:  r.stats.failures.Load(),
+	}
+}
+
+// Run sends events until the context ends. Then it starts no more, waits for
+// the confirmations of those being published, [RelayConfig.Grace] at most,
+// marks them as sent and returns nil, with no goroutine left. Whatever goes
+// wrong with the database is logged and tried again. The error is [ErrRunning]
+// if the relay runs already.
+//
+// On PostgreSQL it is active while it holds the outbox's advisory lock, and
+// waits for that while another relay is.
+func (r *Relay) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer r.running.Store(false)
+	pause := r.newBackoff()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.serve(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if time.Since(began) > r.config.MaxBackoff {
+			pause.Reset()
+		}
+		wait := pause.NextBackOff()
+		r.config.Logger.ErrorContext(ctx, "outbox: the relay cannot work with its database", "error", err, "again_in", wait)
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// newBackoff returns the times to wait after failed attempts.
+func (r *Relay) newBackoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier = r.config.InitialBackoff, r.config.MaxBackoff, 2
+	return b
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// serve waits until this relay may be the active one, and is. It returns nil
+// when ctx has ended.
+func (r *Relay) serve(ctx context.Context) error {
+	if r.box.dialect != PostgreSQL {
+		return r.lead(ctx, r.box.db)
+	}
+	conn, err := r.box.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	// The connection is closed, not given back: the lock ends with it.
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	for {
+		locked, err := r.lock(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if locked {
+			return r.lead(ctx, conn)
+		}
+		if sleep(ctx, r.config.Poll); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// lock tries to take the lock of the outbox's tables, which tells it from
+// another outbox in another schema. Marks may be lost when the server dies:
+// such events are sent once more. So no mark waits for the disk.
+func (r *Relay) lock(ctx context.Context, conn *sql.Conn) (locked bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, `SET synchronous_commit = off`); err != nil {
+		return false, err
+	}
+	const class = 0x6f7574 // any number, to be told from others' locks
+	err = conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock(($1::bigint << 32) | 'outbox_events'::regclass::oid::bigint)`, class).Scan(&locked)
+	return locked, err
+}
+
+// lead is the work of the active relay. All that it asks of the database goes
+// through db, so once a connection with the lock is lost nothing more is
+// loaded, and soon nothing more is published. What two relays publish until
+// then is in order all the same: whoever publishes an event knows that those
+// before it were confirmed.
+func (r *Relay) lead(ctx context.Context, db database) error {
+	r.stats.active.Store(true)
+	defer r.stats.active.Store(false)
+
+	pruning, stop := context.WithCancel(ctx)
+	var pruner sync.WaitGroup
+	pruner.Go(func() { r.prune(pruning) })
+	defer pruner.Wait()
+	defer stop()
+
+	l := newLeader(r, db)
+	return l.run(ctx)
+}
+
+// pruneEvery is how often an active relay deletes what is not retained.
+const pruneEvery = time.Minute
+
+func (r *Relay) prune(ctx context.Context) {
+	for {
+		if _, err := r.box.Prune(ctx); err != nil && ctx.Err() == nil {
+			r.config.Logger.WarnContext(ctx, "outbox: sent events were not deleted", "error", err)
+		}
+		if sleep(ctx, pruneEvery); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// attemptFailed counts and tells of a failed attempt: loudly the first time,
+// since an event that fails goes on failing for as long as its receiver is
+// away.
+func (r *Relay) attemptFailed(run *run, err error, wait time.Duration) {
+	r.stats.failures.Add(1)
+	e := run.events[0].event
+	tell := r.config.Logger.Debug
+	if run.attempts == 1 {
+		tell = r.config.Logger.Warn
+	}
+	tell("outbox: event was not confirmed", "event", e.ID, "position", fmt.Sprintf("%.200s", ordering.FormatSequenceID(e.Positions)),
+		"attempt", run.attempts, "again_in", wait, "error", err)
+}

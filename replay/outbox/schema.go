@@ -1,0 +1,38 @@
+package outbox
+
+// The tables of an outbox. Times are in microseconds since 1970.
+//
+// Invariant: the numbers of a stream that were ever committed are 1 to last,
+// since the row of the stream is updated in the transaction that adds the
+// event. A number up to last without an event was deleted after its retention.
+var tables = []string{
+	// last is the stream's last number; ended is the same once the event with
+	// End is there, and 0 until then.
+	`CREATE TABLE outbox_streams (
+		stream %[1]s PRIMARY KEY,
+		last   BIGINT NOT NULL,
+		ended  BIGINT NOT NULL
+	)`,
+	// body is the event as JSON. What a relay must know before it loads a body
+	// is beside it: the number of streams and the size in bytes.
+	`CREATE TABLE outbox_events (
+		id      %[2]s,
+		name    %[1]s NOT NULL UNIQUE,
+		streams BIGINT NOT NULL,
+		size    BIGINT NOT NULL,
+		created BIGINT NOT NULL,
+		sent    BIGINT,
+		body    TEXT NOT NULL
+	)`,
+	`CREATE INDEX outbox_events_sent ON outbox_events (sent, created)`,
+	`CREATE TABLE outbox_positions (
+		stream %[1]s NOT NULL,
+		number BIGINT NOT NULL,
+		event  BIGINT NOT NULL,
+		sent   BOOLEAN NOT NULL DEFAULT FALSE,
+		PRIMARY KEY (stream, number)
+	)`,
+	`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
+	// It holds what the relay looks through, and nothing else.
+	`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+}

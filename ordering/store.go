@@ -15,7 +15,8 @@ import (
 // A method that returns an error has changed nothing, unless the connection to
 // a database was lost just then. One that is called with a context that has
 // ended returns the context's error, and after Close [ErrStoreClosed]. Times
-// are kept to the microsecond.
+// are kept to the microsecond. The texts of errors are any bytes; what a
+// database cannot keep of them is replaced.
 //
 // # Low mark and done-set
 //

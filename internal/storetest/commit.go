@@ -1,0 +1,120 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+var commitTests = []test{
+	{promise: "in order", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1", "a=2", "a=3")
+		require.Equal(f, []state{{Last: 3}}, f.states("a"))
+	}},
+	{promise: "out of order, the last number takes in what is done above it", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=5", "a=2", "a=4")
+		require.Equal(f, []state{{Done: []uint64{2, 4, 5}}}, f.states("a"))
+		f.commit("a=1")
+		require.Equal(f, []state{{Last: 2, Done: []uint64{4, 5}}}, f.states("a"))
+		f.commit("a=3")
+		require.Equal(f, []state{{Last: 5}}, f.states("a"))
+	}},
+	{promise: "many numbers out of order", run: func(f *fixture) {
+		f.acquire("a")
+		for n := 60; n > 1; n-- {
+			f.commit(fmt.Sprintf("a=%d", n))
+		}
+		states := f.states("a")
+		require.Zero(f, states[0].Last)
+		require.Len(f, states[0].Done, 59)
+		f.commit("a=1")
+		require.Equal(f, []state{{Last: 60}}, f.states("a"))
+	}},
+	{promise: "all numbers of an event, each on its stream", run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		f.commit("b=1", "c=1, a=1, b=2", "a=3, c=2")
+		require.Equal(f, []state{{Last: 1, Done: []uint64{3}}, {Last: 2}, {Last: 2}}, f.states("a", "b", "c"))
+	}},
+	{promise: "a number is done once", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1", "a=2", "a=4")
+		for _, p := range []string{"a=1", "a=2", "a=4"} {
+			require.ErrorIs(f, f.try(event("twin", p)), ordering.ErrDuplicate, p)
+		}
+		f.noJob("twin")
+		require.Equal(f, []state{{Last: 2, Done: []uint64{4}}}, f.states("a"))
+	}},
+	{promise: "a duplicate on any stream changes nothing on any", run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		f.commit("b=1", "b=3")
+		for _, p := range []string{"a=1, b=1, c=1", "b=1, a=1", "a=1, c=1, b=1", "c=1, b=3", "b=3, a=2"} {
+			twin := event("twin of "+p, p)
+			f.hold(twin)
+			r := f.record(twin)
+			r.Held = true
+			require.ErrorIs(f, f.store.Commit(f.ctx, r), ordering.ErrDuplicate, p)
+			f.noJob(twin.ID)
+			require.Contains(f, f.held("b", 1, 9), twin.ID, "not forgotten")
+		}
+		require.Equal(f, []state{{HeldAt: 1}, {Last: 1, Done: []uint64{3}, HeldAt: 1}, {HeldAt: 1}}, f.states("a", "b", "c"))
+	}},
+	{promise: "an error has the number at fault in its text", run: func(f *fixture) {
+		f.acquire("a", "client/7")
+		f.commit("client/7=1")
+		require.ErrorContains(f, f.try(event("", "a=1, client/7=1")), "client/7")
+	}},
+	{promise: "an event with very many streams", run: func(f *fixture) {
+		e := &ordering.Event{}
+		for i := range 300 {
+			e.Positions = append(e.Positions, event("", fmt.Sprintf("s/%d=1", i)).Positions[0])
+		}
+		for _, p := range e.Positions {
+			f.acquireKeys(p.Stream)
+		}
+		f.hold(e)
+		require.Equal(f, []string{e.Name()}, f.held("s/299", 1, 9))
+		f.commitHeld(e)
+		require.Empty(f, f.held("s/299", 1, 9))
+		require.Equal(f, 1, f.job(e.Name()).Attempts)
+		require.ErrorIs(f, f.try(event("", "s/150=1")), ordering.ErrDuplicate)
+		require.Equal(f, []state{{Last: 1}, {Last: 1}}, f.states("s/0", "s/299"))
+	}},
+	{promise: "what was given up is done as well", run: func(f *fixture) {
+		f.acquire("a")
+		r := f.record(event("x", "a=1;end"))
+		r.Status, r.Error = ordering.GivenUp, "no such account"
+		f.ok(f.store.Commit(f.ctx, r))
+		require.Equal(f, []state{{Last: 1, Ended: 1}}, f.states("a"))
+		require.Equal(f, r.JobState, f.job("x"))
+	}},
+	{promise: "a record without a token for each position is refused", run: func(f *fixture) {
+		f.acquire("a", "b")
+		r := f.record(event("x", "a=1, b=1"))
+		r.Fences = r.Fences[:1]
+		require.Error(f, f.store.Commit(f.ctx, r))
+		f.noJob("x")
+		require.Equal(f, []state{{}, {}}, f.states("a", "b"))
+	}},
+	{promise: "the largest number", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit(fmt.Sprintf("a=%d;end", ordering.MaxNumber))
+		require.Equal(f, []state{{Done: []uint64{ordering.MaxNumber}, Ended: ordering.MaxNumber}}, f.states("a"))
+		f.skip("a", 1, ordering.MaxNumber-1)
+		require.Equal(f, []state{{Last: ordering.MaxNumber, Ended: ordering.MaxNumber}}, f.states("a"))
+		require.ErrorIs(f, f.try(event("", fmt.Sprintf("a=%d", ordering.MaxNumber))), ordering.ErrDuplicate)
+	}},
+	{promise: "a commit with a cancelled context does nothing", run: func(f *fixture) {
+		f.acquire("a")
+		ctx, cancel := context.WithCancel(f.ctx)
+		cancel()
+		require.ErrorIs(f, f.store.Commit(ctx, f.record(event("x", "a=1"))), context.Canceled)
+		f.noJob("x")
+		require.Equal(f, []state{{}}, f.states("a"))
+		f.commit("a=1")
+	}},
+}

@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// tester is a [testing.T] or a [rapid.T].
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+// holder is someone who uses a store and remembers the tokens he was given.
+// The streams of his arguments are in the text form of keys, positions in that
+// of [ordering.FormatSequenceID].
+type holder struct {
+	t      tester
+	ctx    context.Context
+	store  ordering.Store
+	fences map[lockkeys.Key]int64
+}
+
+func newHolder(t tester, store ordering.Store) *holder {
+	return &holder{t, context.Background(), store, map[lockkeys.Key]int64{}}
+}
+
+// at is a moment that every store can keep.
+var at = time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC)
+
+// event makes an event of its positions.
+func event(id, positions string) *ordering.Event {
+	list, err := ordering.ParseSequenceID(positions, lockkeys.Root())
+	if err != nil {
+		panic(err)
+	}
+	return &ordering.Event{ID: id, Positions: list, Payload: []byte("of " + id)}
+}
+
+func (h *holder) ok(err error) {
+	h.t.Helper()
+	require.NoError(h.t, err)
+}
+
+// acquire takes streams over.
+func (h *holder) acquire(streams ...string) []ordering.StreamState {
+	h.t.Helper()
+	keys := make([]lockkeys.Key, len(streams))
+	for i, text := range streams {
+		keys[i] = lockkeys.MustParse(text)
+	}
+	return h.acquireKeys(keys...)
+}
+
+func (h *holder) acquireKeys(keys ...lockkeys.Key) []ordering.StreamState {
+	h.t.Helper()
+	states, err := h.store.Acquire(h.ctx, keys)
+	h.ok(err)
+	require.Len(h.t, states, len(keys))
+	for i, key := range keys {
+		require.Positive(h.t, states[i].Fence)
+		h.fences[key] = states[i].Fence
+	}
+	return states
+}
+
+// states are the states of streams but for their tokens, with nil for no
+// numbers. The streams are acquired.
+func (h *holder) states(streams ...string) []ordering.StreamState {
+	h.t.Helper()
+	return plain(h.acquire(streams...))
+}
+
+func plain(states []ordering.StreamState) []ordering.StreamState {
+	for i := range states {
+		states[i].Fence = 0
+		if len(states[i].Done) == 0 {
+			states[i].Done = nil
+		}
+	}
+	return states
+}
+
+// record is the record of an event that was processed.
+func (h *holder) record(e *ordering.Event) ordering.Record {
+	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,
+		Status: ordering.Processed, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
+	for _, p := range e.Positions {
+		r.Fences = append(r.Fences, h.fences[p.Stream])
+	}
+	return r
+}
+
+// try commits an event as processed.
+func (h *holder) try(e *ordering.Event) error { return h.store.Commit(h.ctx, h.record(e)) }
+
+// commit commits events, the names of which are their positions.
+func (h *holder) commit(positions ...string) {
+	h.t.Helper()
+	for _, p := range positions {
+		h.ok(h.try(event("", p)))
+	}
+}
+
+// commitHeld commits an event of which the store holds a copy.
+func (h *holder) commitHeld(e *ordering.Event) {
+	h.t.Helper()
+	r := h.record(e)
+	r.Held = true
+	h.ok(h.store.Commit(h.ctx, r))
+}
+
+func (h *holder) trySkip(stream string, from, to uint64) error {
+	key := lockkeys.MustParse(stream)
+	return h.store.Skip(h.ctx, ordering.Skipped{Stream: key, From: from, To: to, Fence: h.fences[key], Reason: "never sent", Time: at})
+}
+
+func (h *holder) skip(stream string, from, to uint64) {
+	h.t.Helper()
+	h.ok(h.trySkip(stream, from, to))
+}
+
+func (h *holder) hold(events ...*ordering.Event) {
+	h.t.Helper()
+	h.ok(h.store.Hold(h.ctx, events))
+}
+
+// held returns the names of the events held of a stream.
+func (h *holder) held(stream string, from uint64, limit int) (names []string) {
+	h.t.Helper()
+	events, err := h.store.Held(h.ctx, lockkeys.MustParse(stream), from, limit)
+	h.ok(err)
+	for _, e := range events {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func (h *holder) park(p ordering.Parking) {
+	h.t.Helper()
+	h.ok(h.store.Park(h.ctx, p))
+}
+
+func (h *holder) unpark(id string) {
+	h.t.Helper()
+	h.ok(h.store.Unpark(h.ctx, id))
+}
+
+// parked lists the parkings, with nil for no events.
+func (h *holder) parked() []ordering.Parking {
+	h.t.Helper()
+	list, err := h.store.Parked(h.ctx)
+	h.ok(err)
+	for i := range list {
+		list[i].Since = list[i].Since.UTC()
+		if len(list[i].Events) == 0 {
+			list[i].Events = nil
+		}
+		for j := range list[i].Events {
+			list[i].Events[j].Started = list[i].Events[j].Started.UTC()
+		}
+	}
+	return list
+}
+
+// backlog lists the streams with a backlog.
+func (h *holder) backlog() (streams []string) {
+	h.t.Helper()
+	keys, err := h.store.Backlog(h.ctx)
+	h.ok(err)
+	for _, key := range keys {
+		streams = append(streams, key.String())
+	}
+	return streams
+}
+
+// job returns the job state of an event.
+func (h *holder) job(name string) ordering.JobState {
+	h.t.Helper()
+	job, err := h.store.Job(h.ctx, name)
+	h.ok(err)
+	job.Started, job.Ended = job.Started.UTC(), job.Ended.UTC()
+	return job
+}
+
+func (h *holder) noJob(name string) {
+	h.t.Helper()
+	_, err := h.store.Job(h.ctx, name)
+	require.ErrorIs(h.t, err, ordering.ErrNoJob)
+}

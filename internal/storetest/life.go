@@ -1,0 +1,80 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// calls are all methods that have a context.
+func (h *holder) calls(ctx context.Context) map[string]error {
+	key := lockkeys.Must("a")
+	errs := map[string]error{}
+	_, errs["Acquire"] = h.store.Acquire(ctx, []lockkeys.Key{key})
+	errs["Commit"] = h.store.Commit(ctx, h.record(event("x", "a=1")))
+	errs["Skip"] = h.store.Skip(ctx, ordering.Skipped{Stream: key, From: 1, To: 1, Fence: h.fences[key], Time: at})
+	errs["Hold"] = h.store.Hold(ctx, []*ordering.Event{event("x", "a=1")})
+	_, errs["Held"] = h.store.Held(ctx, key, 1, 1)
+	errs["Park"] = h.store.Park(ctx, failure("p", at, event("x", "a=1")))
+	errs["Unpark"] = h.store.Unpark(ctx, "p")
+	_, errs["Parked"] = h.store.Parked(ctx)
+	_, errs["Backlog"] = h.store.Backlog(ctx)
+	_, errs["Job"] = h.store.Job(ctx, "x")
+	_, errs["Prune"] = h.store.Prune(ctx, at)
+	return errs
+}
+
+var lifeTests = []test{
+	{promise: "after Close every call says so", run: func(f *fixture) {
+		f.acquire("a")
+		f.ok(f.store.Close())
+		for name, err := range f.calls(f.ctx) {
+			require.ErrorIs(f, err, ordering.ErrStoreClosed, name)
+		}
+		f.ok(f.store.Close())
+	}},
+	{promise: "a context that has ended", run: func(f *fixture) {
+		f.acquire("a")
+		cancelled, cancel := context.WithCancel(f.ctx)
+		cancel()
+		for name, err := range f.calls(cancelled) {
+			require.ErrorIs(f, err, context.Canceled, name)
+		}
+		late, cancel := context.WithDeadline(f.ctx, time.Unix(0, 0))
+		defer cancel()
+		for name, err := range f.calls(late) {
+			require.ErrorIs(f, err, context.DeadlineExceeded, name)
+		}
+		require.Equal(f, []state{{}}, f.states("a"))
+		require.Empty(f, f.parked())
+		require.Empty(f, f.backlog())
+		f.noJob("x")
+		f.commit("a=1")
+	}},
+	{promise: "numbers are there after a restart", durable: true, run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		f.commit("a=1, b=1", "a=4", "b=2;end")
+		f.skip("c", 1, 5)
+		f.reopen()
+		require.Equal(f, []state{{Last: 1, Done: []uint64{4}}, {Last: 2, Ended: 2}, {Last: 5}, {}}, f.states("a", "b", "c", "d"))
+		require.ErrorIs(f, f.try(event("", "a=1")), ordering.ErrDuplicate)
+		f.commit("a=2", "a=3")
+		f.reopen()
+		require.Equal(f, []state{{Last: 4}}, f.states("a"))
+	}},
+	{promise: "what a store writes another sees", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1")
+		f.park(failure("p", at, event("x", "b=1")))
+		f.hold(event("y", "c=1"))
+		next := f.another()
+		require.Equal(f, "a=1", next.job("a=1").Event)
+		require.Len(f, next.parked(), 1)
+		require.Equal(f, []string{"c"}, next.backlog())
+		require.Equal(f, []state{{Last: 1}, {HeldAt: 1, Parked: "p"}}, next.states("a", "b"))
+	}},
+}

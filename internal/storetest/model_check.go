@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// checkModel does random things with a store and with the model. All runs are
+// on the same data, each on streams of its own.
+func checkModel(t *testing.T, k Kind) {
+	open := k.New(t)
+	store := open()
+	defer func() { _ = store.Close() }()
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		runs++
+		c := newCompared(t, store, fmt.Sprintf("run%d", runs))
+		actions := map[string]func(*rapid.T){
+			"":         c.compare,
+			"acquire":  c.acquireSome,
+			"commit":   c.commitOne,
+			"skip":     c.skipSome,
+			"hold":     c.holdSome,
+			"park":     c.parkSome,
+			"unpark":   c.unparkOne,
+			"prune":    c.pruneSome,
+			"outdated": c.commitOutdated,
+		}
+		if k.Durable {
+			actions["restart"] = func(t *rapid.T) {
+				c.ok(store.Close())
+				store = open()
+				c.store = store
+				c.acquireAll()
+			}
+		}
+		t.Repeat(actions)
+		c.acquireAll()
+	})
+}
+
+// compared is a store beside its model.
+type compared struct {
+	*holder
+	name    string // of the run; what it names has it as its first part
+	model   *model
+	streams []lockkeys.Key
+	events  []*ordering.Event // all there are; some have numbers in common
+	records []ordering.Record // with tokens of any age
+}
+
+const lastNumber = 9 // of each stream, where it ends
+
+func newCompared(t *rapid.T, store ordering.Store, name string) *compared {
+	c := &compared{holder: newHolder(t, store), name: name, model: newModel()}
+	for _, p := range c.parked() { // by a run that failed
+		c.unpark(p.ID)
+	}
+	_, err := store.Prune(c.ctx, at.Add(time.Hour))
+	c.ok(err)
+	for i := range 4 {
+		c.streams = append(c.streams, lockkeys.Must(name, string(rune('a'+i))))
+	}
+	c.events = make([]*ordering.Event, 16)
+	for i := range c.events {
+		e := &ordering.Event{Positions: c.drawPositions(t)}
+		if i%4 > 0 {
+			e.ID = fmt.Sprintf("%s/e%d", name, i)
+		}
+		c.events[i] = e
+	}
+	c.acquireAll()
+	return c
+}
+
+func (c *compared) drawPositions(t *rapid.T) (positions []ordering.Position) {
+	for _, key := range drawSome(t, c.streams, 1, 3) {
+		n := rapid.Uint64Range(1, lastNumber).Draw(t, "number")
+		positions = append(positions, ordering.Position{Stream: key, Number: n, End: n == lastNumber})
+	}
+	return positions
+}
+
+func drawSome[E any](t *rapid.T, list []E, least, most int) []E {
+	n := rapid.IntRange(least, most).Draw(t, "count")
+	return rapid.Permutation(list).Draw(t, "of")[:n]
+}
+
+func drawTime(t *rapid.T) time.Time {
+	return at.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
+}
+
+func (c *compared) acquireAll() {
+	c.acquireAndCompare(c.streams)
+}
+
+func (c *compared) acquireSome(t *rapid.T) {
+	c.acquireAndCompare(drawSome(t, c.streams, 0, len(c.streams)))
+}
+
+func (c *compared) acquireAndCompare(keys []lockkeys.Key) {
+	want := make([]state, len(keys))
+	for i, key := range keys {
+		want[i] = c.model.state(key)
+	}
+	require.Equal(c.t, want, plain(c.acquireKeys(keys...)))
+}
+
+func (c *compared) commitOne(t *rapid.T) {
+	r := c.record(rapid.SampledFrom(c.events).Draw(t, "event"))
+	r.Attempts, r.Ended = rapid.IntRange(0, 3).Draw(t, "attempts"), drawTime(t)
+	_, r.Held = c.model.held[r.Event.Name()]
+	c.records = append(c.records, r)
+	err := c.store.Commit(c.ctx, r)
+	if c.model.isDuplicate(r.Event) {
+		require.ErrorIs(t, err, ordering.ErrDuplicate)
+		return
+	}
+	c.ok(err)
+	c.model.commit(r)
+}
+
+// commitOutdated commits a record again, perhaps with tokens that were good
+// once.
+func (c *compared) commitOutdated(t *rapid.T) {
+	if len(c.records) == 0 {
+		t.Skip("none yet")
+	}
+	r := rapid.SampledFrom(c.records).Draw(t, "record")
+	_, r.Held = c.model.held[r.Event.Name()]
+	fenced, duplicate := !slices.Equal(r.Fences, c.record(r.Event).Fences), c.model.isDuplicate(r.Event)
+	switch err := c.store.Commit(c.ctx, r); {
+	case fenced && duplicate:
+		require.Error(t, err)
+	case fenced:
+		require.ErrorIs(t, err, ordering.ErrFenced)
+	case duplicate:
+		require.ErrorIs(t, err, ordering.ErrDuplicate)
+	default:
+		c.ok(err)
+		c.model.commit(r)
+	}
+}
+
+func (c *compared) skipSome(t *rapid.T) {
+	s := ordering.Skipped{Stream: rapid.SampledFrom(c.streams).Draw(t, "stream"), Reason: "drawn", Time: drawTime(t)}
+	s.From = rapid.Uint64Range(1, lastNumber).Draw(t, "from")
+	s.To = rapid.Uint64Range(s.From, min(s.From+3, lastNumber)).Draw(t, "to")
+	s.Fence = c.fences[s.Stream]
+	c.ok(c.store.Skip(c.ctx, s))
+	c.model.skip(s)
+}
+
+func (c *compared) holdSome(t *rapid.T) {
+	events := drawSome(t, c.events, 0, 4)
+	c.hold(events...)
+	c.model.hold(events)
+}
+
+func (c *compared) parkSome(t *rapid.T) {
+	p := ordering.Parking{ID: c.drawID(t), Reason: rapid.SampledFrom([]ordering.Reason{ordering.Failure, ordering.Gap, ordering.Waiting, ordering.Contradiction}).Draw(t, "reason"),
+		Streams: c.drawPositions(t), Error: rapid.SampledFrom([]string{"", "failed"}).Draw(t, "error"), Since: drawTime(t)}
+	for i := range p.Streams {
+		p.Streams[i].End = false
+	}
+	slices.SortFunc(p.Streams, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
+	if p.Reason == ordering.Gap {
+		p.Gap = ordering.Range{Stream: p.Streams[0].Stream, From: p.Streams[0].Number, To: lastNumber}
+	}
+	for _, e := range drawSome(t, c.events, 0, 2) {
+		p.Events = append(p.Events, ordering.HeldEvent{Event: e, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), Started: drawTime(t)})
+	}
+	c.park(p)
+	c.model.park(p)
+}
+
+func (c *compared) drawID(t *rapid.T) string {
+	return fmt.Sprintf("%s/p%d", c.name, rapid.IntRange(1, 3).Draw(t, "parking"))
+}
+
+func (c *compared) unparkOne(t *rapid.T) {
+	id := c.drawID(t)
+	c.unpark(id)
+	delete(c.model.parkings, id)
+}
+
+func (c *compared) pruneSome(t *rapid.T) {
+	before := drawTime(t)
+	require.Equal(t, c.model.prune(before), c.prune(before))
+}
+
+// compare compares all that can be read without acquiring.
+func (c *compared) compare(t *rapid.T) {
+	require.Equal(t, c.model.parked(), c.parked())
+	require.ElementsMatch(t, c.model.backlog(), slices.DeleteFunc(c.backlog(), func(stream string) bool {
+		return !strings.HasPrefix(stream, c.name+"/")
+	}))
+	key := rapid.SampledFrom(c.streams).Draw(t, "stream")
+	from, limit := rapid.Uint64Range(0, lastNumber).Draw(t, "from"), rapid.IntRange(1, 4).Draw(t, "limit")
+	held, err := c.store.Held(c.ctx, key, from, limit)
+	c.ok(err)
+	for i := range held {
+		held[i].Started = held[i].Started.UTC()
+	}
+	if len(held) == 0 {
+		held = nil
+	}
+	want := c.model.heldOf(key, from, limit)
+	if len(want) == 0 {
+		want = nil
+	}
+	require.Equal(t, want, held)
+	name := rapid.SampledFrom(c.events).Draw(t, "event").Name()
+	if want, ok := c.model.jobs[name]; ok {
+		require.Equal(t, want, c.job(name))
+	} else {
+		c.noJob(name)
+	}
+}

@@ -1,0 +1,91 @@
+// Package storetest has the tests that every [ordering.Store] must pass: the
+// promises of its doc comments, one by one, and a plain model that it is
+// compared with.
+package storetest
+
+import (
+	"testing"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Kind is a kind of store.
+type Kind struct {
+	// New makes empty data, and returns what opens stores on them: one, or
+	// several at a time. The tests close what they open; a store may be closed
+	// again by a cleanup.
+	New func(t *testing.T) (open func() ordering.Store)
+
+	// Durable says that what was written is there after Close. Of a kind that
+	// is not, open returns the same store each time.
+	Durable bool
+
+	// OneWriter says that all streams belong to the store that was opened
+	// last. Otherwise each stream belongs to whoever acquired it last.
+	OneWriter bool
+}
+
+// Run tests a kind of store. The name of each subtest is a promise.
+func Run(t *testing.T, k Kind) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"acquire", acquireTests},
+		{"commit", commitTests},
+		{"fencing", fencingTests},
+		{"skip", skipTests},
+		{"hold", holdTests},
+		{"park", parkTests},
+		{"jobs", jobTests},
+		{"text", textTests},
+		{"life", lifeTests},
+		{"race", raceTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.promise, func(t *testing.T) {
+					if test.durable && !k.Durable {
+						t.Skip("this kind of store ends with the process")
+					}
+					if test.perStream && k.OneWriter {
+						t.Skip("of this kind of store one writes everything")
+					}
+					f := &fixture{T: t, open: k.New(t)}
+					f.holder = f.another()
+					test.run(f)
+				})
+			}
+		})
+	}
+	t.Run("model", func(t *testing.T) { checkModel(t, k) })
+}
+
+// test is the test of one promise.
+type test struct {
+	promise   string
+	run       func(f *fixture)
+	durable   bool // for durable kinds only
+	perStream bool // not for kinds with one writer
+}
+
+// fixture is empty data and who first opened a store on them.
+type fixture struct {
+	*testing.T
+	*holder
+	open func() ordering.Store
+}
+
+// another opens one more store on the same data.
+func (f *fixture) another() *holder {
+	store := f.open()
+	f.Cleanup(func() { _ = store.Close() })
+	return newHolder(f.T, store)
+}
+
+// reopen closes the store and opens another.
+func (f *fixture) reopen() {
+	f.Helper()
+	f.ok(f.store.Close())
+	f.holder = f.another()
+}

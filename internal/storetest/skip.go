@@ -1,0 +1,84 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+var skipTests = []test{
+	{promise: "the next numbers", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1")
+		f.skip("a", 2, 4)
+		require.Equal(f, []state{{Last: 4}}, f.states("a"))
+		require.ErrorIs(f, f.try(event("late", "a=3")), ordering.ErrDuplicate)
+		f.commit("a=5")
+	}},
+	{promise: "one number", run: func(f *fixture) {
+		f.acquire("a")
+		f.skip("a", 1, 1)
+		require.Equal(f, []state{{Last: 1}}, f.states("a"))
+	}},
+	{promise: "a range with numbers that are done", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1", "a=3", "a=5", "a=7", "a=9")
+		f.skip("a", 1, 6)
+		require.Equal(f, []state{{Last: 7, Done: []uint64{9}}}, f.states("a"))
+		require.Equal(f, ordering.Processed, f.job("a=3").Status, "stays")
+	}},
+	{promise: "numbers above a gap", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1", "a=5")
+		f.skip("a", 4, 7)
+		require.Equal(f, []state{{Last: 1, Done: []uint64{4, 5, 6, 7}}}, f.states("a"))
+		f.skip("a", 2, 2)
+		f.commit("a=3")
+		require.Equal(f, []state{{Last: 7}}, f.states("a"))
+	}},
+	{promise: "again, or numbers that are all done, changes none", run: func(f *fixture) {
+		f.acquire("a")
+		f.skip("a", 1, 3)
+		f.skip("a", 1, 3)
+		f.skip("a", 2, 2)
+		f.commit("a=5")
+		f.skip("a", 5, 5)
+		require.Equal(f, []state{{Last: 3, Done: []uint64{5}}}, f.states("a"))
+	}},
+	{promise: "very many of the next numbers", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1")
+		f.skip("a", 2, 1e15)
+		require.Equal(f, []state{{Last: 1e15}}, f.states("a"))
+		require.ErrorIs(f, f.try(event("", "a=77")), ordering.ErrDuplicate)
+	}},
+	{promise: "the range has a job state", run: func(f *fixture) {
+		f.acquire("a")
+		s := ordering.Skipped{Stream: lockkeys.Must("a"), From: 1, To: 3, Fence: f.fences[lockkeys.Must("a")], Reason: "never sent", Time: at}
+		f.ok(f.store.Skip(f.ctx, s))
+		require.Equal(f, s.JobState(), f.job("a=1-3"))
+		n, err := f.store.Prune(f.ctx, at.Add(time.Second))
+		f.ok(err)
+		require.EqualValues(f, 1, n)
+		require.Equal(f, []state{{Last: 3}}, f.states("a"))
+	}},
+	{promise: "a range that cannot be is refused", run: func(f *fixture) {
+		f.acquire("a")
+		require.Error(f, f.trySkip("a", 0, 3))
+		require.Error(f, f.trySkip("a", 3, 2))
+		require.Error(f, f.trySkip("a", 3, ordering.MaxNumber+1))
+		require.Equal(f, []state{{}}, f.states("a"))
+	}},
+	{promise: "with a cancelled context nothing", run: func(f *fixture) {
+		f.acquire("a")
+		ctx, cancel := context.WithCancel(f.ctx)
+		cancel()
+		s := ordering.Skipped{Stream: lockkeys.Must("a"), From: 1, To: 3, Fence: f.fences[lockkeys.Must("a")], Time: at}
+		require.ErrorIs(f, f.store.Skip(ctx, s), context.Canceled)
+		require.Equal(f, []state{{}}, f.states("a"))
+	}},
+}

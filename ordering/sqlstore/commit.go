@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// commit is a record on its way into the database.
+type commit struct {
+	ordering.Record
+	streams []string // sorted
+	numbers []int64  // in the order of streams
+	fences  []int64  // likewise
+	ends    bool     // it is the last event of a stream
+}
+
+func newCommit(r ordering.Record) (*commit, error) {
+	if r.Event == nil {
+		return nil, ordering.ErrNilEvent
+	}
+	positions := r.Event.Positions
+	if len(r.Fences) != len(positions) {
+		return nil, fmt.Errorf("sqlstore: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(positions))
+	}
+	c := &commit{Record: r, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)), fences: make([]int64, len(positions))}
+	type part struct {
+		stream        string
+		number, fence int64
+	}
+	parts := make([]part, len(positions))
+	for i, p := range positions {
+		parts[i] = part{p.Stream.String(), int64(p.Number), r.Fences[i]}
+		c.ends = c.ends || p.End
+	}
+	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.stream, b.stream) })
+	for i, p := range parts {
+		c.streams[i], c.numbers[i], c.fences[i] = p.stream, p.number, p.fence
+	}
+	return c, nil
+}
+
+// Commit implements [ordering.Store].
+func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
+	c, err := newCommit(r)
+	if err != nil {
+		return err
+	}
+	return storeError("commit", s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error { return s.commit(ctx, tx, c) }))
+}
+
+// Do makes the effect of a job and its record durable together, or neither: it
+// runs effect in a transaction in which the event's numbers become done, and
+// commits. It is called in a handler, once it has read and computed what it
+// wants to write. effect must do with the transaction only what belongs to the
+// event; it must not commit it or roll it back. It is called once at most, on
+// the goroutine of the caller.
+//
+// If effect gives an error, nothing is written and Do returns that error. Other
+// errors wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then effect
+// was not called, or are a [*ordering.StoreError]. If the connection is lost
+// at the very end, the transaction may have been committed all the same; then
+// the next attempt finds a duplicate, which is right.
+//
+// On SQLite, which has one writer, the effects of jobs that wait at the same
+// time run one after the other in one transaction, each in a savepoint. On
+// PostgreSQL each has a transaction of its own.
+func (s *Store) Do(ctx context.Context, job ordering.Job, effect func(ctx context.Context, tx *sql.Tx) error) error {
+	c, err := newCommit(job.Record())
+	if err != nil {
+		return err
+	}
+	var failure error
+	err = s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.commit(ctx, tx, c); err != nil {
+			return err
+		}
+		failure = effect(ctx, tx)
+		return failure
+	})
+	switch {
+	case err == nil:
+		job.Committed()
+		return nil
+	case failure != nil:
+		return failure
+	}
+	return storeError("commit", err)
+}
+
+// InTx makes a handler of one that does all its work in the transaction in
+// which the event's numbers become done; see [Store.Do]. On SQLite such
+// handlers run one at a time: one that computes for long, or waits, is better
+// written with Do.
+func (s *Store) InTx(handler func(ctx context.Context, tx *sql.Tx, job ordering.Job) error) ordering.Handler {
+	return func(ctx context.Context, job ordering.Job) error {
+		return s.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return handler(ctx, tx, job) })
+	}
+}
+
+// commit makes the numbers of an event done.
+func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
+	ok, err := s.backend.position(ctx, tx, c)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {
+			return err
+		}
+		if err := s.putJob(ctx, tx, c.JobState); err != nil {
+			return err
+		}
+	}
+	if c.ends {
+		for _, p := range c.Event.Positions {
+			if p.End {
+				if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET ended = $1 WHERE stream = $2`, int64(p.Number), p.Stream.String()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if c.Held {
+		return forgetHeld(ctx, tx, c.Event.Name())
+	}
+	return nil
+}
+
+// commitOutOfOrder does so for numbers that are not all the next ones of their
+// streams, or are not the caller's to commit.
+func (s *Store) commitOutOfOrder(ctx context.Context, tx *sql.Tx, c *commit) error {
+	rows, err := s.backend.lock(ctx, tx, c.streams)
+	if err != nil {
+		return err
+	}
+	done := make([]spans, len(rows))
+	for i, r := range rows {
+		if !s.backend.fences(r, c.fences[i]) {
+			return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, r.stream, c.fences[i])
+		}
+		if r.spans > 0 {
+			if done[i], err = loadSpans(ctx, tx, r.stream); err != nil {
+				return err
+			}
+		}
+		if n := uint64(c.numbers[i]); n <= r.last || done[i].contains(n) {
+			return fmt.Errorf("%w: %s, number %d", ordering.ErrDuplicate, r.stream, n)
+		}
+	}
+	for i, r := range rows {
+		n := uint64(c.numbers[i])
+		if err := writeDone(ctx, tx, r, done[i], span{n, n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Skip implements [ordering.Store].
+func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
+	if k.From == 0 || k.From > k.To || k.To > ordering.MaxNumber {
+		return fmt.Errorf("sqlstore: no such range to skip: stream %s, numbers %d to %d", k.Stream, k.From, k.To)
+	}
+	stream := k.Stream.String()
+	return storeError("skip", s.write(ctx, "skip", func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := s.backend.lock(ctx, tx, []string{stream})
+		if err != nil {
+			return err
+		}
+		r := rows[0]
+		if !s.backend.fences(r, k.Fence) {
+			return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, stream, k.Fence)
+		}
+		done, err := loadSpans(ctx, tx, stream)
+		if err != nil {
+			return err
+		}
+		if err := writeDone(ctx, tx, r, done, span{k.From, k.To}); err != nil {
+			return err
+		}
+		return s.putJob(ctx, tx, k.JobState())
+	}))
+}

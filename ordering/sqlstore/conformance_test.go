@@ -1,0 +1,42 @@
+package sqlstore_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/interlock-go/interlock/internal/pgtest"
+	"github.com/interlock-go/interlock/internal/storetest"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+)
+
+func TestSQLite(t *testing.T) {
+	storetest.Run(t, storetest.Kind{Durable: true, OneWriter: true, New: func(t *testing.T) func() ordering.Store {
+		path := filepath.Join(t.TempDir(), "positions.db")
+		return func() ordering.Store {
+			store, err := sqlite.Open(t.Context(), path)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, store.Close()) })
+			return store
+		}
+	}})
+}
+
+func TestPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	storetest.Run(t, storetest.Kind{Durable: true, New: func(t *testing.T) func() ordering.Store {
+		url := server.Database(t)
+		return func() ordering.Store {
+			store, err := postgres.Open(t.Context(), url)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, store.Close()) })
+			return store
+		}
+	}})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,146 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Park implements [ordering.Store].
+func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
+	if len(p.Streams) == 0 {
+		return fmt.Errorf("sqlstore: parking %q closes no stream", p.ID)
+	}
+	return storeError("park", s.write(ctx, "park", func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.backend.lockParking(ctx, tx, p.ID, p.Streams); err != nil {
+			return err
+		}
+		if err := unpark(ctx, tx, p.ID); err != nil {
+			return err
+		}
+		return s.park(ctx, tx, p)
+	}))
+}
+
+func (s *Store) park(ctx context.Context, tx *sql.Tx, p ordering.Parking) error {
+	for _, position := range p.Streams {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (stream, last, parking, closed_at) VALUES ($1, 0, $2, $3)
+			ON CONFLICT (stream) DO UPDATE SET parking = excluded.parking, closed_at = excluded.closed_at`,
+			position.Stream.String(), p.ID, int64(position.Number)); err != nil {
+			return err
+		}
+	}
+	for _, h := range p.Events {
+		name := h.Name()
+		if err := forgetHeld(ctx, tx, name); err != nil {
+			return err
+		}
+		if err := hold(ctx, tx, h); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_parked_events (parking, event) VALUES ($1, $2) ON CONFLICT DO NOTHING`, p.ID, name); err != nil {
+			return err
+		}
+		if p.Error == "" {
+			continue
+		}
+		if err := s.putJob(ctx, tx, ordering.JobState{Event: name, Positions: h.Positions, Status: ordering.Failed,
+			Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}); err != nil {
+			return err
+		}
+	}
+	// Parkings that have lost all their streams to this one are over.
+	for _, statement := range []string{
+		`DELETE FROM ordering_parked_events WHERE parking <> $1 AND parking NOT IN (SELECT parking FROM ordering_streams WHERE parking <> '')`,
+		`DELETE FROM ordering_parkings WHERE id <> $1 AND id NOT IN (SELECT parking FROM ordering_streams WHERE parking <> '')`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, p.ID); err != nil {
+			return err
+		}
+	}
+	p.Streams, p.Error = nil, clean(p.Error)
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (id, since, body) VALUES ($1, $2, $3)`, p.ID, toMicros(p.Since), string(body))
+	return err
+}
+
+// Unpark implements [ordering.Store].
+func (s *Store) Unpark(ctx context.Context, id string) error {
+	return storeError("unpark", s.write(ctx, "unpark", func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.backend.lockParking(ctx, tx, id, nil); err != nil {
+			return err
+		}
+		return unpark(ctx, tx, id)
+	}))
+}
+
+func unpark(ctx context.Context, tx *sql.Tx, id string) error {
+	if id == "" {
+		return nil
+	}
+	for _, statement := range []string{
+		`UPDATE ordering_streams SET parking = '', closed_at = 0 WHERE parking = $1`,
+		`DELETE FROM ordering_parked_events WHERE parking = $1`,
+		`DELETE FROM ordering_parkings WHERE id = $1`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Parked implements [ordering.Store].
+func (s *Store) Parked(ctx context.Context) (list []ordering.Parking, err error) {
+	if err := s.check(ctx); err != nil {
+		return nil, err
+	}
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: s.snapshot()})
+	if err != nil {
+		return nil, storeError("parked", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it only reads
+	byID := map[string]int{}
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		var body string
+		if err := scan(&body); err != nil {
+			return err
+		}
+		var p ordering.Parking
+		if err := json.Unmarshal([]byte(body), &p); err != nil {
+			return err
+		}
+		byID[p.ID] = len(list)
+		list = append(list, p)
+		return nil
+	}, `SELECT body FROM ordering_parkings ORDER BY since, id`)
+	if err != nil {
+		return nil, storeError("parked", err)
+	}
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		var id, stream string
+		var p ordering.Position
+		err := scan(&id, &stream, &p.Number)
+		if err != nil {
+			return err
+		}
+		if p.Stream, err = lockkeys.Parse(stream); err != nil {
+			return err
+		}
+		if i, ok := byID[id]; ok {
+			list[i].Streams = append(list[i].Streams, p)
+		}
+		return nil
+	}, `SELECT parking, stream, closed_at FROM ordering_streams WHERE parking <> ''`)
+	for i := range list {
+		sortPositions(list[i].Streams)
+	}
+	return list, storeError("parked", err)
+}

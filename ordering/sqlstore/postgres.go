@@ -1,0 +1,133 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// NewPostgres makes a store of a PostgreSQL database that is opened already;
+// package postgres does so from a URL. Each commit takes one connection, so db
+// should have as many as there are workers, and a few more. The store closes
+// db, also on an error.
+func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
+	if err := schemaError(sqldb.Migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL))); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{db: db, dialect: sqldb.PostgreSQL, backend: &postgres{db}, closed: make(chan struct{})}, nil
+}
+
+// postgres is the backend of a PostgreSQL database. Streams are locked in
+// their sorted order, so that transactions cannot deadlock on them.
+type postgres struct{ db *sql.DB }
+
+func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of what was not committed
+	if err := do(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// takeOver gives streams new tokens. It need not be on the disk when it
+// returns: if the server crashes and forgets it, the old token is good again
+// and the new one refused, so that there is one holder still, who can commit.
+const takeOver = `
+	WITH taken AS (
+		INSERT INTO ordering_streams (stream, last, fence)
+		SELECT stream, 0, 1 FROM unnest($1::text[]) stream ORDER BY stream COLLATE "C"
+		ON CONFLICT (stream) DO UPDATE SET fence = ordering_streams.fence + 1
+		RETURNING stream, last, spans, ended, fence, parking, closed_at)
+	SELECT * FROM taken ORDER BY stream`
+
+func (b *postgres) acquire(ctx context.Context, streams []string) (rows []row, err error) {
+	err = b.write(ctx, "acquire", func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return err
+		}
+		rows, err = b.rows(ctx, tx, takeOver, streams)
+		return err
+	})
+	return rows, err
+}
+
+func (b *postgres) lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error) {
+	rows, err := b.rows(ctx, tx, `SELECT stream, last, spans, ended, fence, parking, closed_at FROM ordering_streams
+		WHERE stream = ANY($1) ORDER BY stream FOR UPDATE`, streams)
+	if err != nil || len(rows) == len(streams) {
+		return rows, err
+	}
+	found := make(map[string]row, len(rows))
+	for _, r := range rows {
+		found[r.stream] = r
+	}
+	all := make([]row, len(streams))
+	for i, stream := range streams { // one that nobody has acquired has no token
+		if r, ok := found[stream]; ok {
+			all[i] = r
+		} else {
+			all[i] = row{stream: stream}
+		}
+	}
+	return all, nil
+}
+
+func (b *postgres) lockParking(ctx context.Context, tx *sql.Tx, parking string, positions []ordering.Position) error {
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(496362878346)`); err != nil { // any number
+		return err
+	}
+	streams := make([]string, len(positions))
+	for i, p := range positions {
+		streams[i] = p.Stream.String()
+	}
+	_, err := tx.ExecContext(ctx, `SELECT 1 FROM ordering_streams WHERE stream = ANY($1) OR parking = $2 ORDER BY stream FOR UPDATE`, streams, parking)
+	return err
+}
+
+func (b *postgres) rows(ctx context.Context, tx *sql.Tx, query string, streams []string) (rows []row, err error) {
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		var r row
+		err := scan(&r.stream, &r.last, &r.spans, &r.ended, &r.fence, &r.parking, &r.closedAt)
+		rows = append(rows, r)
+		return err
+	}, query, streams)
+	return rows, err
+}
+
+// position implements backend, in one round trip. The rows are locked first,
+// in their order; what is compared is what they are then.
+const advance = `
+	WITH wanted AS (
+		SELECT * FROM unnest($8::text[], $9::bigint[], $10::bigint[]) AS wanted (stream, number, fence)
+	), locked AS MATERIALIZED (
+		SELECT stream, last, fence, spans FROM ordering_streams WHERE stream = ANY($8) ORDER BY stream FOR UPDATE
+	), good AS MATERIALIZED (
+		SELECT count(*) = cardinality($8) AS all FROM locked JOIN wanted USING (stream)
+		WHERE last = number - 1 AND locked.fence = wanted.fence AND spans = 0
+	), moved AS (
+		UPDATE ordering_streams SET last = number FROM wanted, good
+		WHERE good.all AND ordering_streams.stream = wanted.stream
+		RETURNING 1
+	), job AS (
+		INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
+		SELECT $1, $2, $3, $4, $5, $6, $7 FROM good WHERE good.all
+		ON CONFLICT (event) DO UPDATE SET positions = excluded.positions, status = excluded.status,
+			attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended
+		RETURNING 1)
+	SELECT good.all FROM good`
+
+func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool, err error) {
+	err = tx.QueryRowContext(ctx, advance, append(jobArgs(c.JobState), c.streams, c.numbers, c.fences)...).Scan(&ok)
+	return ok, err
+}
+
+func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && fence != 0 }
+
+func (b *postgres) close() error { return nil }

@@ -1,0 +1,228 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Store is an [ordering.Store] in a database. Packages sqlite and postgres open
+// one. Its methods may be called from any number of goroutines at once.
+type Store struct {
+	db      *sql.DB // for reads; of PostgreSQL, for all
+	dialect sqldb.Dialect
+	backend backend
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// backend is what the databases do differently.
+type backend interface {
+	// write runs do in a transaction and commits it. do is called once at
+	// most.
+	write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error
+	// acquire takes over the streams, which are sorted and have no doubles.
+	acquire(ctx context.Context, streams []string) ([]row, error)
+	// position makes the numbers of an event done that are all the next ones,
+	// and keeps its job state; or it does nothing and ok is false.
+	position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool, err error)
+	// lock returns the rows of streams, so that nobody else changes them
+	// before the end of the transaction, in the order of the streams.
+	lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error)
+	// lockParking lets nobody else park or resume before the end of the
+	// transaction, or commit to the streams given or those of the parking.
+	lockParking(ctx context.Context, tx *sql.Tx, parking string, streams []ordering.Position) error
+	// fences tells whether the row belongs to who has a token.
+	fences(r row, fence int64) bool
+	close() error
+}
+
+// row is a row of the table of streams.
+type row struct {
+	stream   string
+	last     uint64
+	spans    int // in the table of what is done above last
+	ended    uint64
+	fence    int64
+	parking  string
+	closedAt uint64
+}
+
+// DB returns the database, for reads. Writes belong into [Store.Do]: what goes
+// past it on SQLite waits for the store's own transactions, and they for it.
+func (s *Store) DB() *sql.DB { return s.db }
+
+// Migrate brings tables of the caller's own up to date, in the same database:
+// it takes those of the steps that it has not taken before under the name
+// component. Steps are SQL; a step that was released must not be changed any
+// more, new ones are added at the end. It may be called by several processes
+// at once. The error wraps [ordering.ErrSchema] if the tables were made by a
+// program that has more steps.
+func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
+	return schemaError(sqldb.Migrate(ctx, s.db, s.dialect, component, steps))
+}
+
+func schemaError(err error) error {
+	if errors.Is(err, sqldb.ErrSchema) {
+		return fmt.Errorf("%w: %w", ordering.ErrSchema, err)
+	}
+	return err
+}
+
+// Close implements [ordering.Store]. It waits for transactions that have
+// begun.
+func (s *Store) Close() (err error) {
+	s.closing.Do(func() {
+		close(s.closed)
+		err = errors.Join(s.backend.close(), s.db.Close())
+	})
+	return err
+}
+
+// check tells whether the store may be used.
+func (s *Store) check(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return ordering.ErrStoreClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// write runs do in a transaction of the store's own.
+func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	return s.backend.write(ctx, op, do)
+}
+
+// storeError marks an error of the database.
+func storeError(op string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, ordering.ErrDuplicate), errors.Is(err, ordering.ErrFenced),
+		errors.Is(err, ordering.ErrStoreClosed), errors.As(err, new(*ordering.StoreError)):
+		return err
+	}
+	return &ordering.StoreError{Op: op, Err: err}
+}
+
+// Acquire implements [ordering.Store].
+func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
+	if err := s.check(ctx); err != nil {
+		return nil, err
+	}
+	if len(streams) == 0 {
+		return []ordering.StreamState{}, nil
+	}
+	texts := make([]string, len(streams))
+	for i, key := range streams {
+		texts[i] = key.String()
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(texts)))
+	rows, err := s.backend.acquire(ctx, sorted)
+	if err != nil {
+		return nil, storeError("acquire", err)
+	}
+	byStream := make(map[string]*ordering.StreamState, len(rows))
+	for _, r := range rows {
+		state := &ordering.StreamState{Last: r.last, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
+		byStream[r.stream] = state
+		if r.spans > 0 {
+			spans, err := loadSpans(ctx, s.db, r.stream)
+			if err != nil {
+				return nil, storeError("acquire", err)
+			}
+			state.Done = spans.numbers()
+		}
+	}
+	if err := s.firstHeld(ctx, sorted, byStream); err != nil {
+		return nil, storeError("acquire", err)
+	}
+	states := make([]ordering.StreamState, len(streams))
+	for i, text := range texts {
+		states[i] = *byStream[text]
+	}
+	return states, nil
+}
+
+// queryer is a database or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each calls use for every row of a query.
+func each(ctx context.Context, db queryer, use func(scan func(dest ...any) error) error, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := use(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// chunk is how many values are put into one statement; SQLite takes 32,766.
+const chunk = 500
+
+// among returns "IN ($1, $2, …)" for n values after the first skip ones.
+func among(n, skip int) string {
+	var b strings.Builder
+	b.WriteString("IN (")
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "$%d", skip+i+1)
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+func anys[T any](values []T) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
+}
+
+// Times are kept in microseconds since 1970, the zero time as 0.
+func toMicros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// snapshot is the isolation level in which several reads see one moment.
+func (s *Store) snapshot() sql.IsolationLevel {
+	if s.dialect == sqldb.PostgreSQL {
+		return sql.LevelRepeatableRead
+	}
+	return sql.LevelDefault // of SQLite, that of every transaction
+}
+
+func sortPositions(list []ordering.Position) {
+	slices.SortFunc(list, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
+}

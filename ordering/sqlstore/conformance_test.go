@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/internal/storetest"
@@ -38,5 +37,3 @@ func TestPostgres(t *testing.T) {
 		}
 	}})
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
@@ -17,12 +18,16 @@ func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
 	if err := schemaError(sqldb.Migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL))); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, dialect: sqldb.PostgreSQL, backend: &postgres{db}, closed: make(chan struct{})}, nil
+	b := &postgres{db: db}
+	return &Store{db: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, closed: make(chan struct{})}, nil
 }
 
 // postgres is the backend of a PostgreSQL database. Streams are locked in
 // their sorted order, so that transactions cannot deadlock on them.
-type postgres struct{ db *sql.DB }
+type postgres struct {
+	db      *sql.DB
+	commits atomic.Int64
+}
 
 func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
@@ -33,7 +38,11 @@ func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Cont
 	if err := do(ctx, tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	err = tx.Commit()
+	if err == nil {
+		b.commits.Add(1)
+	}
+	return err
 }
 
 // takeOver gives streams new tokens. It need not be on the disk when it
@@ -129,5 +138,7 @@ func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool
 }
 
 func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && fence != 0 }
+
+func (b *postgres) waiting() int { return 0 }
 
 func (b *postgres) close() error { return nil }

@@ -33,7 +33,7 @@ func NewSQLite(ctx context.Context, writes, reads *sql.DB) (_ *Store, err error)
 		return nil, err
 	}
 	go w.run()
-	return &Store{db: reads, dialect: sqldb.SQLite, backend: &sqlite{w, reads}, closed: make(chan struct{})}, nil
+	return &Store{db: reads, dialect: sqldb.SQLite, backend: &sqlite{w, reads}, commits: &w.commits, closed: make(chan struct{})}, nil
 }
 
 // writer is the one that writes to an SQLite database. It takes all that waits
@@ -45,6 +45,8 @@ type writer struct {
 	queue chan *request
 	stop  chan struct{}
 	done  chan struct{}
+
+	commits atomic.Int64
 
 	session, savepoint, release, undo, first, next, job *sql.Stmt
 }
@@ -167,7 +169,11 @@ func (w *writer) transaction(group []*request, results []error) error {
 	if !written {
 		return nil
 	}
-	return tx.Commit()
+	err = tx.Commit()
+	if err == nil {
+		w.commits.Add(1)
+	}
+	return err
 }
 
 // sqlite is the backend of an SQLite database.
@@ -314,6 +320,8 @@ func (b *sqlite) rows(ctx context.Context, db queryer, streams []string) ([]row,
 }
 
 func (b *sqlite) fences(_ row, fence int64) bool { return fence == b.token }
+
+func (b *sqlite) waiting() int { return len(b.queue) }
 
 func (b *sqlite) close() error {
 	close(b.stop)

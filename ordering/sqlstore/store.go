@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
@@ -21,6 +22,7 @@ type Store struct {
 	db      *sql.DB // for reads; of PostgreSQL, for all
 	dialect sqldb.Dialect
 	backend backend
+	commits *atomic.Int64
 	closing sync.Once
 	closed  chan struct{}
 }
@@ -44,6 +46,7 @@ type backend interface {
 	// fences tells whether the row belongs to who has a token.
 	fences(r row, fence int64) bool
 	close() error
+	waiting() int
 }
 
 // row is a row of the table of streams.
@@ -77,6 +80,13 @@ func schemaError(err error) error {
 	}
 	return err
 }
+
+// Commits is how many transactions were committed since the store was opened.
+func (s *Store) Commits() int64 { return s.commits.Load() }
+
+// Waiting is how many commits wait for the one writer of SQLite; 0 on
+// PostgreSQL.
+func (s *Store) Waiting() int { return s.backend.waiting() }
 
 // Close implements [ordering.Store]. It waits for transactions that have
 // begun.

@@ -1,0 +1,140 @@
+package sqlstore_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/internal/pgtest"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+)
+
+const (
+	childEnv   = "SQLSTORE_TEST_CHILD"
+	streams    = 8
+	waitAtMost = time.Minute
+	tick       = time.Millisecond
+)
+
+func exit() { runtime.Goexit() }
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// child commits events on all streams, each where it was, until it is killed.
+func child(path string) {
+	ctx := context.Background()
+	store, err := sqlite.Open(ctx, path)
+	if err != nil {
+		panic(err)
+	}
+	for i := range streams {
+		go func() {
+			key := lockkeys.Must(fmt.Sprintf("s%d", i))
+			states, err := store.Acquire(ctx, []lockkeys.Key{key})
+			if err != nil {
+				panic(err)
+			}
+			for n := states[0].Last + 1; ; n++ {
+				e := &ordering.Event{ID: fmt.Sprintf("%v-%d", key, n), Positions: []ordering.Position{{Stream: key, Number: n}}}
+				if err := store.Do(ctx, ordering.NewJob(e, []int64{states[0].Fence}), effect(e.ID)); err != nil {
+					panic(err)
+				}
+				fmt.Println(e.ID)
+			}
+		}()
+	}
+	select {}
+}
+
+// TestKilledInGroupCommits kills a real process with kill -9 at random
+// instants: what it said is durable is there, with its effect, once.
+func TestKilledInGroupCommits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "positions.db")
+	store := closed(t)(sqlite.Open(t.Context(), path))
+	require.NoError(t, store.Close())
+	told := map[string]bool{}
+	for range 15 {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), childEnv+"="+path)
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		lines := bufio.NewScanner(out)
+		for n := 1 + rand.IntN(100); n > 0 && lines.Scan(); n-- {
+			told[lines.Text()] = true
+		}
+		require.NoError(t, c.Process.Kill())
+		for lines.Scan() {
+			told[lines.Text()] = true
+		}
+		require.Error(t, c.Wait())
+	}
+	// A last line may have been cut short by the kill.
+	store = closed(t)(sqlite.Open(t.Context(), path))
+	total := uint64(0)
+	for i := range streams {
+		stream := fmt.Sprintf("s%d", i)
+		n := last(t, store, stream)
+		total += n
+		for k := uint64(1); k <= n; k++ {
+			id := fmt.Sprintf("%s-%d", stream, k)
+			delete(told, id)
+			j, err := store.Job(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, ordering.Processed, j.Status)
+		}
+	}
+	for id := range told {
+		assert.False(t, strings.Count(id, "-") == 1 && len(id) > 3, "%q was said to be durable", id)
+	}
+	assert.EqualValues(t, total, effects(t, store))
+	var distinct int
+	require.NoError(t, store.DB().QueryRow(`SELECT count(DISTINCT event) FROM effects`).Scan(&distinct))
+	assert.EqualValues(t, total, distinct)
+	assert.Greater(t, total, uint64(15))
+}
+
+// TestTheServerIsKilled: commits fail while PostgreSQL is down, and go on when
+// it is back, each number once.
+func TestTheServerIsKilled(t *testing.T) {
+	server := pgtest.Start(t)
+	store := closed(t)(postgres.Open(t.Context(), server.Database(t)))
+	commit := func(n uint64) error {
+		key := lockkeys.Must("a")
+		states, err := store.Acquire(t.Context(), []lockkeys.Key{key})
+		if err != nil {
+			return err
+		}
+		e := &ordering.Event{ID: fmt.Sprint("a-", n), Positions: []ordering.Position{{Stream: key, Number: n}}}
+		return store.Do(t.Context(), ordering.NewJob(e, []int64{states[0].Fence}), effect(e.ID))
+	}
+	require.NoError(t, commit(1))
+	server.Kill()
+	err := commit(2)
+	require.Error(t, err)
+	require.ErrorAs(t, err, new(*ordering.StoreError))
+	require.NoError(t, server.Restart())
+	require.Eventually(t, func() bool { return commit(2) == nil }, waitAtMost, tick)
+	require.ErrorIs(t, commit(1), ordering.ErrDuplicate)
+	assert.Equal(t, 2, effects(t, store))
+}
+
+var _ ordering.Store = (*sqlstore.Store)(nil)

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/interlock-go/interlock/bench/model"
 )
 
 // Report measures everything and writes the tables, in Markdown. progress is
@@ -18,6 +20,9 @@ func Report(w io.Writer, command string, e Effort, progress func(string)) error 
 	if err != nil {
 		return err
 	}
+	if err := r.measureDurable(); err != nil {
+		return err
+	}
 	targets := r.targets(virtual)
 	r.contenders()
 	r.groups()
@@ -27,6 +32,9 @@ func Report(w io.Writer, command string, e Effort, progress func(string)) error 
 	r.virtual(virtual)
 	r.growth()
 	r.memory()
+	if err := r.ordering(); err != nil {
+		return err
+	}
 	if err := r.profiles(targets); err != nil {
 		return err
 	}
@@ -39,6 +47,8 @@ type report struct {
 	strings.Builder
 	e        Effort
 	progress func(string)
+	durable  Durable
+	model    model.Table
 }
 
 func (r *report) line(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
@@ -83,7 +93,7 @@ func processor() string {
 
 func (r *report) targets(v Virtual) []Target {
 	r.section("Targets")
-	targets := Targets(r.e, v)
+	targets := Targets(r.e, v, r.durable, r.model)
 	r.header("target", "measured", "wanted", "")
 	for _, t := range targets {
 		r.row(t.Name, t.Measured, t.Wanted, t.Verdict())

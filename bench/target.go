@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/interlock-go/interlock/bench/model"
 )
 
 // Target is one thing that this project wants to be, and whether it is.
@@ -43,17 +45,19 @@ type Effort struct {
 	TimedMsgs    int // per run of a makespan
 	GrowthRounds int
 	MemoryMsgs   int
+	TableRounds  int // of contenders that write into a database
+	TableMsgs    int // per such round
 }
 
 // Efforts.
 var (
-	Short = Effort{Rounds: 15, Messages: 40_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000}
-	Full  = Effort{Rounds: 15, Messages: 80_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000}
+	Short = Effort{Rounds: 15, Messages: 40_000, Runs: 1, TimedMsgs: 2000, GrowthRounds: 3, MemoryMsgs: 5_000_000, TableRounds: 5, TableMsgs: 2000}
+	Full  = Effort{Rounds: 15, Messages: 80_000, Runs: 3, TimedMsgs: 2000, GrowthRounds: 7, MemoryMsgs: 5_000_000, TableRounds: 9, TableMsgs: 4000}
 )
 
-// Targets measures everything that there is a target for, but for the
-// makespan under virtual time, which is given.
-func Targets(e Effort, v Virtual) []Target {
+// Targets measures everything that there is a target for, but for what is
+// measured in virtual time or needs a database, which is given.
+func Targets(e Effort, v Virtual, d Durable, m model.Table) []Target {
 	var all []Target
 	all = append(all, allocTargets(e)...)
 	all = append(all, peerTargets(e)...)
@@ -61,7 +65,9 @@ func Targets(e Effort, v Virtual) []Target {
 	all = append(all, makespanTargets(e)...)
 	all = append(all, virtualTargets(v)...)
 	all = append(all, growthTargets(e)...)
-	return append(all, memoryTarget(e))
+	all = append(all, memoryTarget(e))
+	all = append(all, d.Targets()...)
+	return append(all, modelTargets(m)...)
 }
 
 // allocTargets: nothing is allocated for a message.

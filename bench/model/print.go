@@ -32,7 +32,7 @@ func Measure() (t Table, err error) {
 		err = errors.New("no table")
 	}
 	if err != nil {
-		return t, fmt.Errorf("TestModel: %w\n%s", err, out)
+		return Table{}, fmt.Errorf("TestModel: %w\n%s", err, out)
 	}
 	return t, nil
 }

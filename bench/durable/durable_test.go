@@ -1,0 +1,77 @@
+package durable
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is measured must work; how fast it is depends on the machine.
+
+func TestThroughput(t *testing.T) {
+	for name, measure := range map[string]func(ctx context.Context, rounds, n int) (Throughput, error){
+		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := measure(t.Context(), 1, 200)
+			require.NoError(t, err)
+			require.Positive(t, result.Flush)
+			for _, r := range result.Rows {
+				require.Positive(t, r.NS(), r.Contender)
+			}
+			var table strings.Builder
+			require.NoError(t, result.Write(&table))
+			require.Contains(t, table.String(), "| "+Interlock+" |")
+		})
+	}
+}
+
+func TestOverhead(t *testing.T) {
+	for positions := 1; positions <= 2; positions++ {
+		o, err := MeasureOverhead(1, 2000, positions)
+		require.NoError(t, err)
+		require.Positive(t, o.Dispatcher)
+		require.Positive(t, o.Sequencer)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	m, err := MeasureIdle(5000, 100)
+	require.NoError(t, err)
+	require.Equal(t, 100, m.InMemory)
+}
+
+func TestRatiosAreOfOneRound(t *testing.T) {
+	a, b := Row{times: []float64{100, 10, 1}}, Row{times: []float64{200, 20, 2}}
+	require.InDelta(t, 2, a.Times(b), 1e-9)
+	require.InDelta(t, 10, a.NS(), 1e-9)
+	require.InDelta(t, 1e8, a.PerSecond(), 1e-3)
+	require.Equal(t, []int{1, 4, 5}, []int{groupOf(0), groupOf(4.4), groupOf(4.6)})
+}
+
+// The same iterations by every contender, for benchstat.
+func BenchmarkThroughput(b *testing.B) {
+	for name, measure := range map[string]func(ctx context.Context, rounds, n int) (Throughput, error){
+		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
+	} {
+		b.Run(name, func(b *testing.B) {
+			result, err := measure(b.Context(), 1, max(b.N, 100))
+			require.NoError(b, err)
+			b.ReportMetric(0, "ns/op") // of all together, it says nothing
+			for _, r := range result.Rows {
+				b.ReportMetric(r.NS(), strings.ReplaceAll(r.Contender, " ", "-")+"-ns/event")
+			}
+		})
+	}
+}
+
+func BenchmarkOverhead(b *testing.B) {
+	o, err := MeasureOverhead(1, max(b.N, 1000), 1)
+	require.NoError(b, err)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(o.Dispatcher, "dispatcher-ns/event")
+	b.ReportMetric(o.Sequencer, "sequencer-ns/event")
+	b.ReportMetric(o.Allocs, "allocs/event")
+}

@@ -1,0 +1,82 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+)
+
+// interlock is a sequencer whose handlers commit their effect with the numbers
+// of their event.
+type interlock struct {
+	store   *sqlstore.Store
+	seq     *ordering.Sequencer
+	exec    func(tx *sql.Tx) execer
+	entries []entry // those of the run, which events are places in
+	failed  chan error
+}
+
+// newInterlock takes the store over and makes the ledger's tables in it.
+func newInterlock(ctx context.Context, d dialect, store *sqlstore.Store) (_ *interlock, err error) {
+	i := &interlock{store: store, failed: make(chan error, 1)}
+	i.exec = func(tx *sql.Tx) execer {
+		return func(ctx context.Context, statement string, args ...any) error {
+			_, err := tx.ExecContext(ctx, d.text(statement), args...)
+			return err
+		}
+	}
+	if err := store.Migrate(ctx, "ledger", tables); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	i.seq, err = ordering.New(ctx, ordering.Config{
+		Store: store, Handler: store.InTx(i.handle), Failure: ordering.Stop,
+		Dispatcher: dispatcher.Config[ordering.Job]{Workers: workers, MaxPending: queued},
+		Logger:     slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return i, nil
+}
+
+func (i *interlock) handle(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+	e := &i.entries[binary.LittleEndian.Uint64(job.Event.Payload)]
+	return e.apply(ctx, i.exec(tx))
+}
+
+// run offers entries and waits until all were applied.
+func (i *interlock) run(ctx context.Context, entries []entry) error {
+	i.entries = entries
+	for k := range entries {
+		if err := i.seq.Offer(ctx, entries[k].event, i.done); err != nil {
+			return err
+		}
+	}
+	if err := i.seq.Drain(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-i.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (i *interlock) done(e *ordering.Event, o ordering.Outcome) {
+	if o.Result != ordering.Applied {
+		select {
+		case i.failed <- fmt.Errorf("%s: %v: %w", e.Name(), o.Result, o.Err):
+		default:
+		}
+	}
+}
+
+func (i *interlock) close() error { return errors.Join(i.seq.Close(), i.store.Close()) }

@@ -1,0 +1,23 @@
+package durable
+
+import (
+	"context"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// nullStore keeps nothing: what is measured with it is the sequencer alone. It
+// knows of no stream, and is asked for nothing that it would have to answer.
+type nullStore struct{ ordering.Store }
+
+func (nullStore) Acquire(_ context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
+	return make([]ordering.StreamState, len(streams)), nil
+}
+
+func (nullStore) Commit(context.Context, ordering.Record) error      { return nil }
+func (nullStore) Parked(context.Context) ([]ordering.Parking, error) { return nil, nil }
+func (nullStore) Backlog(context.Context) ([]lockkeys.Key, error)    { return nil, nil }
+func (nullStore) Prune(context.Context, time.Time) (int64, error)    { return 0, nil }
+func (nullStore) Close() error                                       { return nil }

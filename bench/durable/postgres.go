@@ -1,0 +1,78 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/interlock-go/interlock/internal/pgtest"
+	pgstore "github.com/interlock-go/interlock/ordering/sqlstore/postgres"
+)
+
+// MeasurePostgres writes the ledger into a PostgreSQL server of its own, with
+// the settings that it comes with: message by message on one connection, and
+// by the sequencer.
+func MeasurePostgres(ctx context.Context, rounds, n int) (t Throughput, err error) {
+	dir, remove, err := tempDir()
+	if err != nil {
+		return t, err
+	}
+	defer remove()
+	t = Throughput{Database: "PostgreSQL", Entries: n}
+	if t.Flush, err = flushCost(dir); err != nil {
+		return t, err
+	}
+	server, err := pgtest.New()
+	if err != nil {
+		return t, err
+	}
+	defer server.Close()
+	var urls [2]string
+	for i := range urls {
+		if urls[i], err = newDatabase(server); err != nil {
+			return t, err
+		}
+	}
+	store, err := pgstore.Open(ctx, urls[0])
+	if err != nil {
+		return t, err
+	}
+	ours, err := newInterlock(ctx, postgres, store)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, ours.close()) }()
+	db, err := sql.Open("pgx", urls[1])
+	if err != nil {
+		return t, err
+	}
+	one, err := newFloor(ctx, postgres, db)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, one.close()) }()
+
+	t.Rows, err = race(ctx, rounds, n, []contender{
+		{OneByOne, func(ctx context.Context, e []entry) error { return one.run(ctx, e, 1) }, one.db},
+		{Interlock, ours.run, store.DB()},
+	})
+	return t, err
+}
+
+// newDatabase makes a database on a server that was made for tests.
+func newDatabase(server *pgtest.Server) (url string, err error) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			err = fmt.Errorf("new database: %v", failure)
+		}
+	}()
+	return server.Database(panicking{}), nil
+}
+
+// panicking stands in for a test where there is none.
+type panicking struct{ testing.TB }
+
+func (panicking) Helper()           {}
+func (panicking) Fatal(args ...any) { panic(fmt.Sprint(args...)) }

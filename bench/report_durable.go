@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/interlock-go/interlock/bench/durable"
+	"github.com/interlock-go/interlock/bench/model"
+)
+
+// measureDurable measures what the targets and the sections below need.
+func (r *report) measureDurable() (err error) {
+	r.progress("Durability")
+	if r.durable, err = MeasureDurable(context.Background(), r.e); err != nil {
+		return err
+	}
+	r.progress("The analytical model")
+	r.model, err = model.Measure()
+	return err
+}
+
+// ordering writes what numbered events and durable effects cost.
+func (r *report) ordering() error {
+	r.section("The sequencer")
+	r.line(`Nanoseconds that an event takes that comes in its turn, with an empty handler
+and a store that does nothing, and what of it the sequencer adds.
+`)
+	r.header("positions of an event", "dispatcher alone", "sequencer", "added", "allocations")
+	for _, o := range r.durable.Overheads {
+		r.row(fmt.Sprint(o.Positions), fmt.Sprintf("%.0f", o.Dispatcher), fmt.Sprintf("%.0f", o.Sequencer),
+			fmt.Sprintf("%.0f", o.Added), fmt.Sprintf("%.3f", o.Allocs))
+	}
+	idle := r.durable.Idle
+	r.line("\nAfter an event of each of %d streams, with at most %d of them in memory:\n%.1f MB more of heap than before.",
+		idle.Streams, idle.MaxActive, idle.After-idle.Before)
+
+	r.section("Exactly once, on a disk")
+	r.line("A ledger: nine of ten messages are transfers, with two positions, the others\n" +
+		"deposits, with one. Each changes its balances and adds a line to a journal, and\n" +
+		"in the same transaction its numbers become done and its job state is kept. All\n" +
+		"contenders execute the same statements; the loops are on one connection, with\n" +
+		"prepared statements.\n")
+	r.line("- %s: a plain loop over database/sql, one transaction for each message", durable.OneByOne)
+	r.line("- %s: the same with as many messages in a transaction as interlock had", durable.ByHand)
+	r.line("- %s: the sequencer with 8 workers and sqlstore, whose handlers use its transaction\n", durable.Interlock)
+	if err := r.durable.SQLite.Write(r); err != nil {
+		return err
+	}
+	r.line("")
+	if err := r.durable.Postgres.Write(r); err != nil {
+		return err
+	}
+	r.section("The analytical model")
+	return r.model.Write(r)
+}

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/interlock-go/interlock/bench/durable"
+	"github.com/interlock-go/interlock/bench/model"
+)
+
+// Durable is what ordering and durability cost.
+type Durable struct {
+	Overheads        []durable.Overhead // by positions of an event
+	Idle             durable.Idle
+	SQLite, Postgres durable.Throughput
+}
+
+// MeasureDurable measures all that package durable does.
+func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
+	for positions := range 2 {
+		o, err := durable.MeasureOverhead(e.Rounds, e.Messages, positions+1)
+		if err != nil {
+			return d, err
+		}
+		d.Overheads = append(d.Overheads, o)
+	}
+	if d.Idle, err = durable.MeasureIdle(1_000_000, 10_000); err != nil {
+		return d, err
+	}
+	var sqlite, postgres error
+	d.SQLite, sqlite = durable.MeasureSQLite(ctx, e.TableRounds, e.TableMsgs)
+	d.Postgres, postgres = durable.MeasurePostgres(ctx, e.TableRounds, e.TableMsgs)
+	return d, errors.Join(sqlite, postgres)
+}
+
+// Targets returns what is wanted of the sequencer and its stores, of what was
+// measured.
+func (d Durable) Targets() (targets []Target) {
+	for _, o := range d.Overheads {
+		targets = append(targets, atMost(fmt.Sprintf("sequencer, added to the dispatcher, positions=%d", o.Positions), o.Added, 300, "ns"))
+		t := atMost(fmt.Sprintf("allocations, sequencer, positions=%d", o.Positions), o.Allocs, 0, "per event")
+		t.Met = o.Allocs < 0.02 // buffers are made anew now and then
+		targets = append(targets, t)
+	}
+	if d.Idle.After > 0 {
+		targets = append(targets, atMost(fmt.Sprintf("heap left of %d streams, %d active", d.Idle.Streams, d.Idle.MaxActive), d.Idle.After-d.Idle.Before, 10, "MB"))
+	}
+	if len(d.SQLite.Rows) > 0 {
+		ours := d.SQLite.Row(durable.Interlock)
+		grouped := atLeast("SQLite, to a loop grouped by hand", ours.Times(d.SQLite.Row(durable.ByHand)), 0.9, "×")
+		grouped.Measured += fmt.Sprintf(" (groups of %.1f)", d.SQLite.Group)
+		single := atLeast("SQLite, to one by one", ours.Times(d.SQLite.Row(durable.OneByOne)), 5, "×")
+		targets = append(targets, grouped, single)
+	}
+	if len(d.Postgres.Rows) > 0 {
+		ours := d.Postgres.Row(durable.Interlock)
+		targets = append(targets, atLeast("PostgreSQL, to one by one", ours.Times(d.Postgres.Row(durable.OneByOne)), 4, "×"))
+	}
+	return targets
+}
+
+// modelTargets: how far off the analytical model is, in its own regime.
+func modelTargets(t model.Table) []Target {
+	if t.Lines == nil {
+		return nil
+	}
+	return []Target{atMost("model, worst prediction where it is meant to hold", 100*t.Worst, 100*model.Limit, "%")}
+}

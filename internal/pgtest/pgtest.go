@@ -27,6 +27,7 @@ import (
 // Server is a PostgreSQL server.
 type Server struct {
 	bin, dir  string
+	settings  []string
 	port      int
 	attr      *syscall.SysProcAttr
 	wrapper   *exec.Cmd
@@ -34,11 +35,12 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// Start starts a server that ends with the test. It fails the test if
+// Start starts a server that ends with the test, with settings such as
+// "fsync=off" for tests in which no power is lost. It fails the test if
 // PostgreSQL is not installed.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := New()
+	s, err := New(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +49,11 @@ func Start(t testing.TB) *Server {
 }
 
 // New starts a server; Close ends it. It is for a TestMain.
-func New() (_ *Server, err error) {
+func New(settings ...string) (_ *Server, err error) {
 	s := &Server{attr: &syscall.SysProcAttr{}}
+	for _, setting := range append(settings, "max_connections=200") {
+		s.settings = append(s.settings, "-c", setting)
+	}
 	if s.bin, err = find(); err != nil {
 		return nil, err
 	}
@@ -138,8 +143,8 @@ wait $pid; kill $!`
 // Restart starts the server again after Kill, on the same data and port. It
 // returns when the server takes connections.
 func (s *Server) Restart() (err error) {
-	s.wrapper = s.command("/bin/sh", "-c", leashed, filepath.Join(s.bin, "postgres"), "-D", s.dir+"/data", "-k", "",
-		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "max_connections=200")
+	s.wrapper = s.command("/bin/sh", append([]string{"-c", leashed, filepath.Join(s.bin, "postgres"), "-D", s.dir + "/data", "-k", "",
+		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}, s.settings...)...)
 	if s.leash, err = s.wrapper.StdinPipe(); err != nil {
 		return err
 	}

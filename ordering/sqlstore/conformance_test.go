@@ -26,7 +26,7 @@ func TestSQLite(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
-	server := pgtest.Start(t)
+	server := pgtest.Start(t, "fsync=off")
 	storetest.Run(t, storetest.Kind{Durable: true, New: func(t *testing.T) func() ordering.Store {
 		url := server.Database(t)
 		return func() ordering.Store {

@@ -27,7 +27,7 @@ func everywhere(t *testing.T, test func(t *testing.T, open func() *sqlstore.Stor
 		test(t, func() *sqlstore.Store { return closed(t)(sqlite.Open(t.Context(), path)) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		url := pgtest.Start(t).Database(t)
+		url := pgtest.Start(t, "fsync=off").Database(t)
 		test(t, func() *sqlstore.Store { return closed(t)(postgres.Open(t.Context(), url)) })
 	})
 }

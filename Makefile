@@ -3,7 +3,9 @@
 # make bench   the full benchmark table, to bench/RESULTS.md
 # make targets one line for each performance target
 # make fuzz    each fuzz target for FUZZTIME
-# make deps    what the tests need and Go does not bring: hledger
+# make model   the analytical model of sequences and replay beside measured runs
+# make soak    the crash tests of the ledger for SOAK rounds
+# make deps    what the tests need and Go does not bring: hledger, PostgreSQL
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,9 +13,10 @@ SHELL       := /bin/bash
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
+SOAK        ?= 2000
 MODULES     := . bench
 
-.PHONY: run test lint deps bench targets fuzz
+.PHONY: run test lint deps bench targets model soak fuzz
 
 run:
 	go run ./examples/ledger $(ARGS)
@@ -26,18 +29,29 @@ lint:
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...); done
 
-# Debian packages are installed as root, or with sudo where there is one.
+# Debian packages are installed as root, or with sudo where there is one. The
+# tests start PostgreSQL servers of their own.
 deps:
-	@command -v hledger >/dev/null || { \
+	@need=; \
+	command -v hledger >/dev/null || need="$$need hledger"; \
+	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || need="$$need postgresql"; \
+	[ -z "$$need" ] || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "installing hledger, which checks the ledger example"; \
-	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq hledger; }
+	  echo "installing$$need, which the tests use"; \
+	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends $$need; }
 
 bench:
 	cd bench && go run ./cmd/report
 
 targets:
 	@cd bench && go run ./cmd/targets
+
+model:
+	cd bench && go test -count=1 -v -run TestModel ./model
+
+soak:
+	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger
 
 fuzz:
 	for pkg in $$(go list ./...); do \

@@ -32,8 +32,7 @@ type RelayConfig struct {
 	// Window is the most events that are being published at the same time.
 	// They have no stream in common. Default: 64.
 	Window int
-	// Timeout is how long one call of Publish, and one of the database, may
-	// take. Default: 30 s.
+	// Timeout is how long one call of Publish may take. Default: 30 s.
 	Timeout time.Duration
 	// InitialBackoff is how long an event waits about after its first failed
 	// attempt; it doubles with each that follows. Default: 100 ms.

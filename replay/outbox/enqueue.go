@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -28,7 +26,7 @@ import (
 //
 // When there is an error the transaction is as it was before the call and can
 // go on, unless the database itself failed: then it has been rolled back. The
-// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrNotText],
+// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered],
 // [ErrEnded], [ErrDuplicateID], an [*ordering.EventError] or what the database
 // said.
 //
@@ -46,7 +44,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT outbox`); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
 	}
-	err = insert(ctx, tx, e)
+	err = o.insert(ctx, tx, e)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `RELEASE SAVEPOINT outbox`)
 	}
@@ -94,32 +92,11 @@ func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, er
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	return &e, checkText(&e)
+	return &e, nil
 }
 
-// checkText refuses what JSON cannot hold.
-func checkText(e *ordering.Event) error {
-	check := func(what, text string) error {
-		if utf8.ValidString(text) {
-			return nil
-		}
-		return fmt.Errorf("%w: event %.80q: %s %.80q", ErrNotText, e.ID, what, text)
-	}
-	problems := []error{
-		check("ID", e.ID), check("Type", e.Type),
-		check("CorrelationID", e.CorrelationID), check("CausationID", e.CausationID),
-	}
-	for name, value := range e.Headers {
-		problems = append(problems, check("header", name), check("header "+name, value))
-	}
-	if strings.ContainsRune(e.ID, 0) {
-		problems = append(problems, fmt.Errorf("%w: event %.80q: ID has a NUL", ErrNotText, e.ID))
-	}
-	return errors.Join(problems...)
-}
-
-func insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
-	if err := assign(ctx, tx, e); err != nil {
+func (o *Outbox) insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+	if err := o.assign(ctx, tx, e); err != nil {
 		return err
 	}
 	body, err := json.Marshal(e)
@@ -140,25 +117,25 @@ func insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
 	for _, p := range e.Positions {
 		args = append(args, p.Stream.String(), int64(p.Number), id)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO outbox_positions (stream, number, event) VALUES `+rows(len(e.Positions), 3), args...)
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox_positions (stream, number, event) VALUES `+repeat(o.dialect, len(e.Positions), "(?, ?, ?)"), args...)
 	return err
 }
 
 // assign gives the event the next number of each of its streams. Their rows
 // are locked in the order of the keys, so that two transactions never wait for
 // each other.
-func assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+func (o *Outbox) assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
 	sorted := slices.Clone(e.Positions)
 	slices.SortFunc(sorted, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
-	args := make([]any, 0, 3*len(sorted))
+	args := make([]any, 0, 2*len(sorted))
 	for _, p := range sorted {
 		ended := 0
 		if p.End {
 			ended = 1
 		}
-		args = append(args, p.Stream.String(), 1, ended)
+		args = append(args, p.Stream.String(), ended)
 	}
-	last, err := lasts(ctx, tx, `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES `+rows(len(sorted), 3)+`
+	last, err := lasts(ctx, tx, `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES `+repeat(o.dialect, len(sorted), "(?, 1, ?)")+`
 		ON CONFLICT (stream) DO UPDATE SET last = s.last + 1,
 			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE s.last + 1 END
 		WHERE s.ended = 0 AND s.last < 9223372036854775807

@@ -21,9 +21,6 @@ var (
 	// ErrNumbered is wrapped by the error for an event with a number: the
 	// outbox gives them.
 	ErrNumbered = errors.New("outbox: the event has a number already: leave Number at 0")
-	// ErrNotText is wrapped by the error for an event of which an ID, the type
-	// or a header is not UTF-8. A payload may be any bytes.
-	ErrNotText = errors.New("outbox: not UTF-8")
 	// ErrEnded is wrapped by the error for an event on a stream whose last
 	// event, one with End, was enqueued before.
 	ErrEnded = errors.New("outbox: stream has ended")

@@ -25,7 +25,6 @@ type head struct {
 	stream string
 	number int64
 	event  int64
-	ready  bool // it is the first one on all its streams
 }
 
 // find starts runs while there is room and there are streams to be sent. It
@@ -34,6 +33,7 @@ func (l *leader) find(stopped, work context.Context) error {
 	if len(l.waiting) >= l.config.MaxFailing {
 		return nil
 	}
+	seen := map[int64]bool{}        // an event with several streams comes with each
 	began, again := l.cursor, false // again: the part up to began is left
 	for l.sending < l.config.Window {
 		room := l.config.Window - l.sending
@@ -41,7 +41,7 @@ func (l *leader) find(stopped, work context.Context) error {
 		if err != nil {
 			return err
 		}
-		chosen, all := l.choose(heads, room)
+		chosen, all := l.choose(heads, room, seen)
 		if err := l.load(stopped, work, chosen); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (l *leader) find(stopped, work context.Context) error {
 // streams, limit of them at most. It jumps from stream to stream in the index,
 // however many events each has.
 func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	found, err := l.db.QueryContext(ctx, `WITH RECURSIVE unsent (stream, n) AS (
 			SELECT (SELECT stream FROM outbox_positions WHERE NOT sent AND stream > $1 ORDER BY stream LIMIT 1), 1
@@ -71,13 +71,10 @@ func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 			SELECT (SELECT p.stream FROM outbox_positions p WHERE NOT p.sent AND p.stream > u.stream ORDER BY p.stream LIMIT 1), u.n + 1
 			FROM unsent u WHERE u.stream IS NOT NULL AND u.n < $2
 		)
-		SELECT h.stream, h.number, h.event, NOT EXISTS (
-			SELECT 1 FROM outbox_positions mine JOIN outbox_positions before
-			ON before.stream = mine.stream AND before.number < mine.number AND NOT before.sent
-			WHERE mine.event = h.event)
-		FROM unsent u JOIN outbox_positions h ON h.stream = u.stream AND h.number =
-			(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
-		ORDER BY u.n`, l.cursor, limit)
+		SELECT u.stream,
+			(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1),
+			(SELECT p.event FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
+		FROM unsent u WHERE u.stream IS NOT NULL ORDER BY u.n`, l.cursor, limit)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: find events to send: %w", err)
 	}
@@ -85,7 +82,7 @@ func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	var heads []head
 	for found.Next() {
 		var h head
-		if err := found.Scan(&h.stream, &h.number, &h.event, &h.ready); err != nil {
+		if err := found.Scan(&h.stream, &h.number, &h.event); err != nil {
 			return nil, err
 		}
 		heads = append(heads, h)
@@ -93,27 +90,25 @@ func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	return heads, found.Err()
 }
 
-// choose returns those of the heads that can be started, limit of them at
+// choose returns those of the heads whose streams are free, limit of them at
 // most, and moves the cursor to the last stream that it looked at. It tells
 // whether that was the last one of all.
-func (l *leader) choose(heads []head, limit int) (chosen []head, all bool) {
-	taken := map[int64]bool{} // an event with several streams comes with each
+func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []head, all bool) {
 	for _, h := range heads {
 		if len(chosen) == limit {
 			return chosen, false
 		}
 		l.cursor = h.stream
-		if _, busy := l.busy[h.stream]; h.ready && !busy && !taken[h.event] {
-			taken[h.event] = true
+		if _, busy := l.busy[h.stream]; !busy && !seen[h.event] {
+			seen[h.event] = true
 			chosen = append(chosen, h)
 		}
 	}
 	return chosen, true
 }
 
-// load makes runs of chosen heads and what follows them, and starts them. The
-// events behind a head belong to its run while they, and the head, are on this
-// stream alone.
+// load makes runs of chosen heads and what follows them, and starts those whose
+// streams are all free.
 func (l *leader) load(stopped, work context.Context, chosen []head) error {
 	if len(chosen) == 0 {
 		return nil
@@ -123,34 +118,55 @@ func (l *leader) load(stopped, work context.Context, chosen []head) error {
 		return fmt.Errorf("outbox: load events to send: %w", err)
 	}
 	for _, r := range runs {
-		for _, stream := range r.streams {
-			l.busy[stream] = struct{}{}
+		if l.occupy(r.streams) {
+			l.start(stopped, work, r)
 		}
-		l.start(stopped, work, r)
 	}
 	return nil
 }
 
-func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
-	defer cancel()
-	args := make([]any, 0, 2*len(chosen)+2)
-	for _, h := range chosen {
-		args = append(args, h.stream, h.number)
+// occupy makes streams busy, unless one of them is: by a run whose last event
+// is marked already, but which has not said yet that it has ended.
+func (l *leader) occupy(streams []string) bool {
+	for _, stream := range streams {
+		if _, busy := l.busy[stream]; busy {
+			return false
+		}
 	}
-	found, err := l.db.QueryContext(ctx, fmt.Sprintf(`WITH heads (stream, number) AS (
-			SELECT CAST(NULL AS TEXT), CAST(NULL AS BIGINT) WHERE FALSE UNION ALL VALUES %[1]s
+	for _, stream := range streams {
+		l.busy[stream] = struct{}{}
+	}
+	return true
+}
+
+// runs loads the chosen heads that are the first ones on all their streams.
+// The events behind a head belong to its run while they, and the head, are on
+// this stream alone.
+func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	args := make([]any, 0, 3*len(chosen))
+	for _, h := range chosen {
+		args = append(args, h.stream, h.number, h.event)
+	}
+	found, err := l.db.QueryContext(ctx, fmt.Sprintf(`WITH heads (stream, number, event) AS (
+			VALUES %[1]s
+		), ready (stream, number) AS (
+			SELECT h.stream, h.number FROM heads h WHERE NOT EXISTS (
+				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND mine.number >
+					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1))
 		), behind (stream, number, event, ahead, most, bytes) AS (
-			SELECT p.stream, p.number, p.event, p.number - h.number,
+			SELECT p.stream, p.number, p.event, p.number - r.number,
 				max(e.streams) OVER (PARTITION BY p.stream ORDER BY p.number),
 				sum(e.size) OVER (PARTITION BY p.stream ORDER BY p.number)
-			FROM heads h
-			JOIN outbox_positions p ON p.stream = h.stream AND p.number >= h.number AND p.number < h.number + %[2]d
+			FROM ready r
+			JOIN outbox_positions p ON p.stream = r.stream AND p.number >= r.number AND p.number < r.number + %[2]d
 			JOIN outbox_events e ON e.id = p.event
 		)
 		SELECT b.stream, b.ahead, e.id, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
 		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
-		ORDER BY b.stream, b.number`, rows(len(chosen), 2), maxRun, maxRunBytes), args...)
+		ORDER BY b.stream, b.number`,
+		repeat(l.box.dialect, len(chosen), "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +216,7 @@ func (l *leader) mark(ctx context.Context) error {
 	if len(l.confirmed) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	if err := l.markSent(ctx); err != nil {
 		return fmt.Errorf("outbox: mark events as sent: %w", err)
@@ -216,7 +232,7 @@ func (l *leader) markSent(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
-	ids := rows(1, len(l.confirmed))
+	ids := "(" + repeat(l.box.dialect, len(l.confirmed), "?") + ")"
 	if _, err := tx.ExecContext(ctx, `UPDATE outbox_positions SET sent = TRUE WHERE event IN `+ids, l.confirmed...); err != nil {
 		return err
 	}

@@ -51,10 +51,10 @@ func (l *leader) run(ctx context.Context) (err error) {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	end := ctx.Done()
+	end, ended := ctx.Done(), false
 	wake := l.box.wake()
 	for look := true; ; {
-		if look && end != nil {
+		if look && !ended {
 			l.retry(ctx, work)
 			if err := l.find(ctx, work); err != nil {
 				return err
@@ -62,12 +62,12 @@ func (l *leader) run(ctx context.Context) (err error) {
 			timer.Reset(l.nextLook())
 		}
 		look = false
-		if l.count(); end == nil && l.sending == 0 {
+		if l.count(); ended && l.sending == 0 {
 			return nil
 		}
 		select {
 		case <-end:
-			end = nil
+			end, ended = nil, true
 		case <-wake:
 			wake, look = l.box.wake(), true
 		case <-timer.C:

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
 // Outbox is a producer's events in the producer's database. Make it with
@@ -25,8 +27,10 @@ type Outbox struct {
 }
 
 // New returns the outbox of a database and makes its tables, or brings them up
-// to date, if need be: their names begin with "outbox_". The error wraps
-// [ErrConfig], or [ordering.ErrSchema] if the tables are of a newer version.
+// to date, if need be: their names begin with "outbox_", and their version is
+// kept in the table "schema_versions". It needs a connection of its own for
+// that. The error wraps [ErrConfig], or [ErrSchema] if the tables are of a
+// newer version.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outbox, error) {
 	config = config.withDefaults()
 	var p problems
@@ -35,7 +39,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 	if err := errors.Join(p.err(), config.validate()); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, db, dialect); err != nil {
+	if err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect)); err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o := &Outbox{db: db, dialect: dialect, config: config}

@@ -160,7 +160,7 @@ func (r *Relay) serve(ctx context.Context) error {
 // another outbox in another schema. Marks may be lost when the server dies:
 // such events are sent once more. So no mark waits for the disk.
 func (r *Relay) lock(ctx context.Context, conn *sql.Conn) (locked bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	if _, err := conn.ExecContext(ctx, `SET synchronous_commit = off`); err != nil {
 		return false, err
@@ -188,6 +188,9 @@ func (r *Relay) lead(ctx context.Context, db database) error {
 	l := newLeader(r, db)
 	return l.run(ctx)
 }
+
+// databaseTimeout is how long a relay waits for one answer of its database.
+const databaseTimeout = 30 * time.Second
 
 // pruneEvery is how often an active relay deletes what is not retained.
 const pruneEvery = time.Minute

@@ -1,6 +1,38 @@
 package outbox
 
-// The tables of an outbox. Times are in microseconds since 1970.
+import (
+	"fmt"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
+)
+
+// Dialect says which database it is: [SQLite] or [PostgreSQL].
+type Dialect = sqldb.Dialect
+
+// Dialects.
+const (
+	SQLite     = sqldb.SQLite     // from version 3.35 on
+	PostgreSQL = sqldb.PostgreSQL // from version 12 on
+)
+
+// ErrSchema is wrapped by the error of New for tables of a newer version; the
+// text says what to do.
+var ErrSchema = sqldb.ErrSchema
+
+// steps returns the statements that make the tables, for [sqldb.Migrate].
+func steps(d Dialect) []string {
+	id := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`
+	if d == SQLite {
+		id = `INTEGER PRIMARY KEY`
+	}
+	steps := make([]string, len(tables))
+	for i, table := range tables {
+		steps[i] = fmt.Sprintf(table+"%.0[1]s%.0[2]s", d.Text(), id)
+	}
+	return steps
+}
+
+// tables are those of an outbox. Times are in microseconds since 1970.
 //
 // Invariant: the numbers of a stream that were ever committed are 1 to last,
 // since the row of the stream is updated in the transaction that adds the

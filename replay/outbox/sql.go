@@ -16,24 +16,25 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// rows returns placeholders for n rows of width arguments: ($1, $2), ($3, $4).
-// SQLite reads them as PostgreSQL does.
-func rows(n, width int) string {
+// repeat returns n copies of part, separated by commas, with its question marks
+// in the form of the database. SQLite understands the $1 of PostgreSQL as well,
+// but takes time square in the number of them.
+func repeat(d Dialect, n int, part string) string {
+	text := strings.TrimSuffix(strings.Repeat(part+", ", n), ", ")
+	if d == SQLite {
+		return text
+	}
 	var b strings.Builder
-	for i := range n * width {
-		switch {
-		case i == 0:
-			b.WriteByte('(')
-		case i%width == 0:
-			b.WriteString("), (")
-		default:
-			b.WriteString(", ")
+	for i := 1; ; i++ {
+		before, after, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
 		}
 		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(i + 1))
+		b.WriteString(strconv.Itoa(i))
+		text = after
 	}
-	b.WriteByte(')')
-	return b.String()
 }
 
 // column returns the values of a query with one column.

@@ -1,0 +1,216 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay/outbox"
+)
+
+func TestEnqueueNumbersEachStream(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		given := &ordering.Event{
+			ID: "transfer", Type: "Transfer", Payload: []byte{0, 1, 0xff}, Headers: map[string]string{"tenant": "7"},
+			Positions:     []ordering.Position{{Stream: lockkeys.MustParse("b"), End: true}},
+			CorrelationID: "c", CausationID: "d", Time: time.Date(2025, 6, 1, 12, 0, 0, 123456000, time.UTC),
+		}
+		put(t, box, db, "a")
+		var got *ordering.Event
+		inTx(t, db, func(tx *sql.Tx) {
+			var err error
+			got, err = box.Enqueue(t.Context(), tx, given, keys("a")...)
+			require.NoError(t, err)
+		})
+		want := *given
+		want.Positions = []ordering.Position{{Stream: lockkeys.MustParse("b"), Number: 1, End: true}, {Stream: lockkeys.MustParse("a"), Number: 2}}
+		assert.Equal(t, &want, got)
+		assert.Zero(t, given.Positions[0].Number, "the event given is not changed")
+
+		a, err := box.Fetch(t.Context(), lockkeys.MustParse("b"), 1, 1)
+		require.NoError(t, err)
+		assert.Equal(t, []*ordering.Event{&want}, a.Events)
+
+		named := put(t, box, db, "a")
+		assert.Len(t, named.ID, 26)
+		assert.WithinDuration(t, time.Now(), named.Time, time.Minute)
+	})
+}
+
+func TestEnqueueRefuses(t *testing.T) {
+	at := func(p ordering.Position) *ordering.Event { return &ordering.Event{Positions: []ordering.Position{p}} }
+	a := lockkeys.MustParse("a")
+	cases := map[string]struct {
+		event   *ordering.Event
+		streams []lockkeys.Key
+		want    error
+	}{
+		"no event":         {nil, keys("a"), outbox.ErrNoEvent},
+		"no stream":        {&ordering.Event{}, nil, ordering.ErrNoPosition},
+		"numbered":         {at(ordering.Position{Stream: a, Number: 3}), nil, outbox.ErrNumbered},
+		"repeated":         {at(ordering.Position{Stream: a}), keys("a"), ordering.ErrRepeatedStream},
+		"long ID":          {&ordering.Event{ID: strings.Repeat("x", 2000)}, keys("a"), ordering.ErrLongID},
+		"too many streams": {&ordering.Event{}, make([]lockkeys.Key, ordering.MaxPositions+1), ordering.ErrTooManyPositions},
+		"ID with NUL":      {&ordering.Event{ID: "a\x00"}, keys("a"), ordering.ErrText},
+		"ID not UTF-8":     {&ordering.Event{ID: "\xff"}, keys("a"), ordering.ErrText},
+		"header not UTF-8": {&ordering.Event{Headers: map[string]string{"x": "\xff"}}, keys("a"), ordering.ErrText},
+		"duplicate ID":     {&ordering.Event{ID: "first"}, keys("a", "new"), outbox.ErrDuplicateID},
+		"ended":            {&ordering.Event{}, keys("a", "over", "new"), outbox.ErrEnded},
+	}
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		inTx(t, db, func(tx *sql.Tx) {
+			_, err := box.Enqueue(t.Context(), tx, &ordering.Event{ID: "first"}, keys("a")...)
+			require.NoError(t, err)
+			_, err = box.Enqueue(t.Context(), tx, at(ordering.Position{Stream: lockkeys.MustParse("over"), End: true}))
+			require.NoError(t, err)
+		})
+		_, err := box.Enqueue(t.Context(), nil, &ordering.Event{}, keys("a")...)
+		require.ErrorIs(t, err, outbox.ErrNoTx)
+		inTx(t, db, func(tx *sql.Tx) { // it goes on after each of them
+			for name, c := range cases {
+				_, err := box.Enqueue(t.Context(), tx, c.event, c.streams...)
+				require.ErrorIs(t, err, c.want, name)
+			}
+			e, err := box.Enqueue(t.Context(), tx, &ordering.Event{}, keys("a", "new")...)
+			require.NoError(t, err)
+			assert.Equal(t, "a=2, new=1", ordering.FormatSequenceID(e.Positions), "nothing was half done")
+		})
+	})
+}
+
+func TestEnqueueWithEndedContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = box.Enqueue(ctx, tx, &ordering.Event{}, keys("a")...)
+		require.ErrorIs(t, err, context.Canceled)
+		_ = tx.Commit()
+		assert.Equal(t, "a=1", ordering.FormatSequenceID(put(t, box, db, "a").Positions))
+	})
+}
+
+func TestEnqueueManyStreams(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		streams := make([]string, ordering.MaxPositions)
+		for i := range streams {
+			streams[i] = fmt.Sprintf("a/%d", i)
+		}
+		put(t, box, db, "a/7")
+		e := put(t, box, db, streams...)
+		assert.Equal(t, uint64(2), e.Positions[7].Number)
+		assert.Equal(t, uint64(1), e.Positions[4095].Number)
+	})
+}
+
+// Producers commit, roll back, and roll back to savepoints, at random and at
+// the same time; the committed numbers of each stream are 1 to n.
+func TestNumbersHaveNoHoles(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		round := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			round++
+			plans := rapid.SliceOfN(rapid.SliceOfN(planGen, 1, 8), 4, 4).Draw(rt, "plans")
+			var producers sync.WaitGroup
+			committed := make(chan ordering.Position, 1000)
+			for _, plan := range plans {
+				producers.Go(func() {
+					for _, step := range plan {
+						step.run(t, box, db, fmt.Sprintf("%d/", round), committed)
+					}
+				})
+			}
+			producers.Wait()
+			close(committed)
+			counts, highest := map[lockkeys.Key]uint64{}, map[lockkeys.Key]uint64{}
+			for p := range committed {
+				counts[p.Stream]++
+				highest[p.Stream] = max(highest[p.Stream], p.Number)
+			}
+			assert.Equal(rt, counts, highest)
+			for stream, n := range counts {
+				a, err := box.Fetch(t.Context(), stream, 1, n)
+				require.NoError(rt, err)
+				assert.Len(rt, a.Events, int(n))
+			}
+			assert.False(t, t.Failed())
+		})
+	})
+}
+
+// plan is what one transaction does: an event, which is taken back or kept,
+// then another one, and what becomes of both.
+type plan struct {
+	first, second []string
+	back, commit  bool
+}
+
+var streamsGen = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID)
+
+var planGen = rapid.Custom(func(t *rapid.T) plan {
+	return plan{streamsGen.Draw(t, "first"), streamsGen.Draw(t, "second"), rapid.Bool().Draw(t, "back"), rapid.Bool().Draw(t, "commit")}
+})
+
+// run reports the positions that were committed. A transaction that enqueues
+// twice may be chosen to end a deadlock; then it has no effect.
+func (p plan) run(t *testing.T, box *outbox.Outbox, db *sql.DB, under string, committed chan<- ordering.Position) {
+	ctx := t.Context()
+	tx, err := db.BeginTx(ctx, nil)
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err = tx.ExecContext(ctx, `SAVEPOINT mine`); !assert.NoError(t, err) {
+		return
+	}
+	first, err := box.Enqueue(ctx, tx, &ordering.Event{}, below(under, p.first)...)
+	if err != nil {
+		assert.ErrorContains(t, err, "deadlock")
+		return
+	}
+	if p.back {
+		if _, err = tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT mine`); !assert.NoError(t, err) {
+			return
+		}
+	}
+	second, err := box.Enqueue(ctx, tx, &ordering.Event{}, below(under, p.second)...)
+	if err != nil {
+		assert.ErrorContains(t, err, "deadlock")
+		return
+	}
+	if !p.commit || !assert.NoError(t, tx.Commit()) {
+		return
+	}
+	if !p.back {
+		for _, p := range first.Positions {
+			committed <- p
+		}
+	}
+	for _, p := range second.Positions {
+		committed <- p
+	}
+}
+
+func below(under string, streams []string) []lockkeys.Key {
+	list := make([]lockkeys.Key, len(streams))
+	for i, stream := range streams {
+		list[i] = lockkeys.MustParse(under + stream)
+	}
+	return list
+}

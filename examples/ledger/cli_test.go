@@ -168,6 +168,7 @@ func TestWrongUsage(t *testing.T) {
 		"-window -1":                    "-window is -1",
 		"-messages -1":                  "-messages is -1",
 		"-latency -1s":                  "-latency is -1s",
+		"-gap 0s":                       "-gap is 0s",
 		"-compare -1":                   "-compare is -1",
 		"-generate xml":                 `-generate "xml" is not known`,
 		"-in books.journal":             "cannot tell the format",

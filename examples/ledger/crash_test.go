@@ -1,63 +1,275 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite"
 
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/internal/pgtest"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
-// A run that is killed leaves a book that is exactly its journal: every
-// message whole or not at all.
-func TestKilled(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	command := process(t, "-messages", "1000000", "-db", path)
-	require.NoError(t, command.Start())
-
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-	require.NoError(t, err)
-	defer db.Close()
-	journal := func() (n int) {
-		_ = db.QueryRow(`SELECT count(*) FROM journal`).Scan(&n) // there may be no table yet
-		return n
+// crashRounds is how often the program is killed: as many times as the
+// variable LEDGER_CRASH_ROUNDS says, if it is set.
+func crashRounds(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("LEDGER_CRASH_ROUNDS")
+	if text == "" {
+		return usual
 	}
-	require.Eventually(t, func() bool { return journal() > 3000 }, time.Minute, time.Millisecond)
-	require.NoError(t, command.Process.Kill())
-	require.Error(t, command.Wait())
-
-	replayed := store.NewMemory()
-	ctx := context.Background()
-	rows, err := db.Query(`SELECT seq, message FROM journal ORDER BY seq`)
-	require.NoError(t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var seq uint64
-		var message []byte
-		require.NoError(t, rows.Scan(&seq, &message))
-		m, err := book.Decode(message)
-		require.NoError(t, err)
-		tx := book.Begin(ctx, replayed, seq, m)
-		_, err = book.Apply(tx, m)
-		require.NoError(t, err, "journal entry %d", seq)
-		require.NoError(t, replayed.Commit(ctx, tx.Changes()))
-	}
-	require.NoError(t, rows.Err())
-
-	kept, err := store.OpenSQLite(ctx, path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, kept.Close()) }()
-	assert.Equal(t, holdingsOf(t, replayed), holdingsOf(t, kept))
+	rounds, err := strconv.Atoi(text)
+	require.NoError(t, err, "LEDGER_CRASH_ROUNDS")
+	return rounds
 }
 
-func holdingsOf(t *testing.T, s store.Store) holdings {
+// crashMessages is the length of the input: long enough for a few dozen kills.
+const crashMessages = 6000
+
+// The program is killed at any instant, over and over, and started again on
+// the same database and input. In the end every message was applied exactly
+// once, in the order of the numbers, and the balances are right.
+func TestKilled(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "ledger")
+	built, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, string(built))
+	t.Run("sqlite", func(t *testing.T) {
+		folder := t.TempDir()
+		books := 0
+		killRounds(t, binary, crashRounds(t, 200), func() string {
+			books++
+			return filepath.Join(folder, fmt.Sprintf("ledger-%d.db", books))
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		server := pgtest.Start(t)
+		killRounds(t, binary, crashRounds(t, 50), func() string { return server.Database(t) })
+	})
+}
+
+// killRounds kills the program so many times. Whenever it has come to the end
+// of its input, what it left is checked and it goes on with another database,
+// which fresh names.
+func killRounds(t *testing.T, binary string, rounds int, fresh func() string) {
+	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	c := &casualties{}
+	for seed := uint64(1); c.kills < rounds; seed++ {
+		b := newCrashBook(t, fresh(), seed)
+		for c.kills < rounds && !b.runAndKill(t, binary, r, c) {
+		}
+		b.run(t, binary) // to its end, if it was not there yet
+		b.verify(t)
+	}
+	slices.Sort(c.restarts)
+	require.NotEmpty(t, c.restarts)
+	at := func(share float64) time.Duration { return c.restarts[int(share*float64(len(c.restarts)-1))] }
+	t.Logf("%d kills; from the start of the program to the end of its first new message: median %v, 95 %% within %v, at most %v (%d measured)",
+		c.kills, at(0.5), at(0.95), at(1), len(c.restarts))
+	assert.Less(t, at(0.5), 2*time.Second, "on any machine")
+}
+
+// casualties is what killing the program showed.
+type casualties struct {
+	kills    int
+	restarts []time.Duration // until the first message ended that was not done before
+}
+
+// crashBook is a database and the input that it is to hold.
+type crashBook struct {
+	db, input string
+	messages  []*book.Message
+}
+
+func newCrashBook(t *testing.T, db string, seed uint64) *crashBook {
+	t.Helper()
+	made := ledger(t, "", "-generate", "ndjson", "-messages", strconv.Itoa(crashMessages), "-seed", strconv.FormatUint(seed, 10))
+	b := &crashBook{db: db, input: write(t, "input.ndjson", made.stdout)}
+	source := feed.NewNDJSON(strings.NewReader(made.stdout))
+	for range crashMessages {
+		item, err := source.Next()
+		require.NoError(t, err)
+		b.messages = append(b.messages, item.Message)
+	}
+	return b
+}
+
+// goingOn is what the program says when the first message has ended that was
+// not done before.
+const goingOn = "going on after"
+
+// runAndKill starts the program and kills it: at any time after its start,
+// when it may still open the database or skip what is done; or soon after the
+// first new message, when there is one in every place between its arrival and
+// its acknowledgement. It tells whether the program was faster.
+func (b *crashBook) runAndKill(t *testing.T, binary string, r *rand.Rand, c *casualties) (finished bool) {
+	t.Helper()
+	command := b.command(binary,
+		"-workers", []string{"1", "8", "64"}[r.IntN(3)],
+		"-latency", []string{"0s", "1ms", "4ms"}[r.IntN(3)],
+		"-policy", []string{policyLookAhead, policyHeadOnly}[r.IntN(2)])
+	stderr, err := command.StderrPipe()
+	require.NoError(t, err)
+	started := time.Now()
+	require.NoError(t, command.Start())
+	news, end := listen(stderr)
+
+	soon := func(d time.Duration) <-chan time.Time { return time.After(time.Duration(r.Int64N(int64(d)))) }
+	kill := soon(200 * time.Millisecond)
+	if r.IntN(2) == 0 {
+		select {
+		case <-news:
+			c.restarts = append(c.restarts, time.Since(started))
+			kill = soon(30 * time.Millisecond)
+		case <-time.After(500 * time.Millisecond): // nothing was done before
+		case text := <-end:
+			end <- text
+		}
+	}
+	select {
+	case <-kill:
+	case text := <-end:
+		end <- text
+	}
+	_ = command.Process.Kill() // it may have ended
+	text := <-end
+	err = command.Wait()
+	if command.ProcessState.Exited() {
+		require.NoError(t, err, text)
+		return true
+	}
+	c.kills++
+	return false
+}
+
+// listen reads what the program reports: news has something once it goes on,
+// and end has all of it at its end.
+func listen(stderr io.Reader) (news chan struct{}, end chan string) {
+	news, end = make(chan struct{}, 1), make(chan string, 1)
+	go func() {
+		var text strings.Builder
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			text.WriteString(lines.Text() + "\n")
+			if strings.HasPrefix(lines.Text(), goingOn) {
+				news <- struct{}{}
+			}
+		}
+		end <- text.String()
+	}()
+	return news, end
+}
+
+func (b *crashBook) command(binary string, args ...string) *exec.Cmd {
+	command := exec.Command(binary, append(args, "-in", b.input, "-db", b.db, "-compare", "0")...)
+	command.Env = append(command.Environ(), "TMPDIR="+filepath.Dir(b.input))
+	return command
+}
+
+// run lets the program come to its end.
+func (b *crashBook) run(t *testing.T, binary string) {
+	t.Helper()
+	out, err := b.command(binary).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// verify checks that the database is what the messages leave, each applied
+// once, one after the other.
+func (b *crashBook) verify(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	kept, err := store.Open(ctx, b.db)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, kept.Close()) }()
+
+	entries := journalOf(t, b.db)
+	tables := store.NewTables()
+	streams := numbering.New(lockkeys.Must("input", "1"))
+	last := map[lockkeys.Key]uint64{}
+	var order audit.Order
+	for i, m := range b.messages {
+		id := uint64(i + 1)
+		event := fmt.Sprintf("input/1/%d", id)
+		var claim lockkeys.Claim
+		require.NoError(t, m.Claim(&claim))
+		for _, p := range streams.Next(claim.Requests()) {
+			last[p.Stream] = p.Number
+		}
+		tx := book.Begin(ctx, tables)
+		if _, err := book.Apply(tx, m); err != nil {
+			require.Empty(t, entries[event], "%s must be rejected: %v", event, err)
+			job, err := kept.Numbers().Job(ctx, event)
+			require.NoError(t, err)
+			require.Equal(t, ordering.GivenUp, job.Status)
+			continue
+		}
+		tables.Apply(tx.Changes())
+		require.Len(t, entries[event], 1, "%s is to be in the journal once", event)
+		at := entries[event][0]
+		order.Add(audit.Interval{ID: id, Begin: 2 * at, End: 2*at + 1}, claim.Requests())
+		delete(entries, event)
+	}
+	require.Empty(t, entries, "the journal has what was never sent")
+	require.Zero(t, order.Violations, order.First)
+	require.Greater(t, order.Pairs, uint64(len(b.messages)))
+	require.Equal(t, holdingsOf(t, tables), holdingsOf(t, kept))
+
+	parked, err := kept.Numbers().Parked(ctx)
+	require.NoError(t, err)
+	require.Empty(t, parked)
+	for stream, n := range last {
+		states, err := kept.Numbers().Acquire(ctx, []lockkeys.Key{stream})
+		require.NoError(t, err)
+		require.Equal(t, n, states[0].Last, stream.String())
+		require.Empty(t, states[0].Done)
+	}
+}
+
+// journalOf returns the entries of each event in the journal, as far as there is
+// one.
+func journalOf(t *testing.T, db string) map[string][]uint64 {
+	t.Helper()
+	driver, source := "sqlite", "file:"+db
+	if store.IsURL(db) {
+		driver, source = "pgx", db
+	}
+	opened, err := sql.Open(driver, source)
+	require.NoError(t, err)
+	defer opened.Close()
+	entries := map[string][]uint64{}
+	rows, err := opened.Query(`SELECT entry, event FROM journal ORDER BY entry`)
+	if err != nil {
+		return entries // there is no table yet
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var entry uint64
+		var event string
+		require.NoError(t, rows.Scan(&entry, &event))
+		entries[event] = append(entries[event], entry)
+	}
+	require.NoError(t, rows.Err())
+	return entries
+}
+
+func holdingsOf(t *testing.T, s book.Reader) holdings {
 	t.Helper()
 	balances, err := s.Balances(context.Background(), book.Root)
 	require.NoError(t, err)

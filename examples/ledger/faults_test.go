@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +21,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/madeup"
 	"github.com/interlock-go/interlock/examples/ledger/internal/service"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 func madeUp(t *testing.T, n int) (ms []*book.Message) {
@@ -88,15 +92,15 @@ func related(t *testing.T, ms []*book.Message) (at, next int) {
 // careless is a store that does something else than it says for one message.
 type careless struct {
 	*store.Memory
-	at      uint64
-	instead func(s *store.Memory, ctx context.Context, c *book.Changes) error
+	event   string
+	instead func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error
 }
 
-func (s careless) Commit(ctx context.Context, c *book.Changes) error {
-	if c.Seq == s.at {
-		return s.instead(s.Memory, ctx, c)
+func (s careless) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
+	if job.Event.Name() == s.event {
+		return s.instead(s.Memory, ctx, job, c)
 	}
-	return s.Memory.Commit(ctx, c)
+	return s.Memory.Commit(ctx, job, c)
 }
 
 // A store that loses, doubles or forgets part of what it was given is caught
@@ -107,29 +111,32 @@ func TestCarelessStoreIsSeen(t *testing.T) {
 	for i := range ms {
 		ms[i].Expect = nil
 	}
-	for name, instead := range map[string]func(s *store.Memory, ctx context.Context, c *book.Changes) error{
-		"forgets a message": func(*store.Memory, context.Context, *book.Changes) error { return nil },
-		"forgets its money": func(s *store.Memory, ctx context.Context, c *book.Changes) error {
-			return s.Commit(ctx, &book.Changes{Seq: c.Seq, Message: c.Message})
+	for name, instead := range map[string]func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error{
+		"forgets a message": func(*store.Memory, context.Context, ordering.Job, *book.Changes) error { return nil },
+		"forgets its money": func(s *store.Memory, ctx context.Context, job ordering.Job, _ *book.Changes) error {
+			return s.Commit(ctx, job, &book.Changes{})
 		},
-		"applies it twice": func(s *store.Memory, ctx context.Context, c *book.Changes) error {
+		"applies it twice": func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error {
 			for h, amount := range c.Balances {
 				c.Balances[h] = amount.Add(amount)
 			}
-			return s.Commit(ctx, c)
+			return s.Commit(ctx, job, c)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			seen := audit.New(nil, 0)
 			s, err := service.Start(ctx, service.Config{
-				Store: careless{store.NewMemory(), uint64(at + 1), instead}, Workers: 8, Policy: dispatcher.LookAhead(4096), Audit: seen,
+				Store: careless{store.NewMemory(), fmt.Sprintf("input/1/%d", at+1), instead}, Input: 1,
+				Workers: 8, Policy: dispatcher.LookAhead(4096), Audit: seen,
 			})
 			require.NoError(t, err)
 			for i, m := range ms {
 				require.NoError(t, s.Submit(ctx, i+1, m))
 			}
-			require.NoError(t, s.Finish(ctx))
+			waiting, err := s.Finish(ctx)
+			require.NoError(t, err)
+			assert.Empty(t, waiting)
 			assert.NotEmpty(t, seen.Money.Problems)
 		})
 	}
@@ -140,34 +147,41 @@ var errDiskFull = errors.New("disk full")
 // failing is a store whose disk is full after some messages.
 type failing struct {
 	*store.Memory
-	after uint64
+	after *atomic.Int64
 }
 
-func (s failing) Commit(ctx context.Context, c *book.Changes) error {
-	if c.Seq >= s.after {
+func (s failing) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
+	if s.after.Add(-1) < 0 {
 		return errDiskFull
 	}
-	return s.Memory.Commit(ctx, c)
+	return s.Memory.Commit(ctx, job, c)
 }
 
-// When the store fails nothing more is tried, and the run says so.
+// When the store fails, and goes on failing, nothing more is tried, and the
+// run says so.
 func TestStoreFailureStopsTheRun(t *testing.T) {
-	ctx := context.Background()
-	seen := audit.New(nil, 0)
-	s, err := service.Start(ctx, service.Config{Store: failing{store.NewMemory(), 50}, Workers: 4, Audit: seen})
-	require.NoError(t, err)
-	var refused error
-	for i, m := range madeUp(t, 100_000) {
-		if refused = s.Submit(ctx, i+1, m); refused != nil {
-			break
+	ms := madeUp(t, 100_000)
+	synctest.Test(t, func(t *testing.T) { // for the pauses between attempts
+		ctx := context.Background()
+		seen := audit.New(nil, 0)
+		var after atomic.Int64
+		after.Store(50)
+		s, err := service.Start(ctx, service.Config{Store: failing{store.NewMemory(), &after}, Input: 1, Workers: 4, Audit: seen})
+		require.NoError(t, err)
+		var refused error
+		for i, m := range ms {
+			if refused = s.Submit(ctx, i+1, m); refused != nil {
+				break
+			}
 		}
-	}
-	require.ErrorIs(t, refused, dispatcher.ErrStopped)
-	require.ErrorIs(t, refused, errDiskFull)
-	require.Error(t, s.Finish(ctx))
-	assert.True(t, s.Stopped())
-	assert.Less(t, seen.Outcomes.Total(), 100)
-	assert.GreaterOrEqual(t, s.Accepted(), uint64(50))
+		require.ErrorIs(t, refused, ordering.ErrStopped)
+		require.ErrorIs(t, refused, errDiskFull)
+		_, err = s.Finish(ctx)
+		require.Error(t, err)
+		assert.True(t, s.Stopped())
+		assert.Less(t, seen.Outcomes.Total(), 100)
+		assert.GreaterOrEqual(t, s.Counts().Accepted, 50)
+	})
 }
 
 // The audit compares with what the handlers themselves saw of time: messages

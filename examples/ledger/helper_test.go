@@ -100,7 +100,7 @@ func replayAll(t *testing.T, how setup, ms []*book.Message) *report.Summary {
 	t.Helper()
 	o := &options{db: how.db, workers: how.workers, policy: how.policy}
 	ctx := context.Background()
-	s, err := o.begin(ctx, io.Discard, nil)
+	s, err := o.begin(ctx, io.Discard, identity{}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.close()) }()
 	s.rejects.path = filepath.Join(t.TempDir(), "rejects.ndjson")

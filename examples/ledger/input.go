@@ -14,7 +14,7 @@ import (
 
 // input is where messages come from.
 type input struct {
-	name     string // for people
+	identity identity
 	source   feed.Source
 	progress *progress
 	close    func() error
@@ -27,10 +27,11 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 	switch o.in {
 	case "":
 		name := fmt.Sprintf("%s made-up messages, seed %d", humanize.Comma(int64(o.messages)), o.seed)
-		return &input{name, madeup.New(o.messages, o.seed), newProgress(output, int64(o.messages), countMessages), nothing}, nil
+		return &input{identity{name: name, recipe: name}, madeup.New(o.messages, o.seed),
+			newProgress(output, int64(o.messages), countMessages), nothing}, nil
 	case "-":
 		source, err := feed.Open(stdin, o.format)
-		return &input{"standard input", source, newProgress(output, -1, countMessages), nothing}, err
+		return &input{identity{name: "standard input"}, source, newProgress(output, -1, countMessages), nothing}, err
 	}
 	file, err := os.Open(o.in)
 	if err != nil {
@@ -40,7 +41,11 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
+	id := identity{name: o.in}
+	if info.Mode().IsRegular() {
+		id.file = o.in
+	}
 	progress := newProgress(output, info.Size(), countBytes)
 	source, err := feed.Open(bufio.NewReader(progress.reader(file)), o.format)
-	return &input{o.in, source, progress, file.Close}, err
+	return &input{id, source, progress, file.Close}, err
 }

@@ -25,11 +25,14 @@ type options struct {
 	workers int
 	policy  dispatcher.Policy
 	latency time.Duration
+	gap     time.Duration
 	compare int
 
 	out      string
 	timeline string
 	rejects  string
+
+	started time.Time // when the program was
 }
 
 // What -generate takes.
@@ -47,7 +50,7 @@ const (
 // parseOptions reads the command line. A mistake in it is described to output,
 // or by the error.
 func parseOptions(args []string, output io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{started: time.Now()}
 	var policy, format string
 	var window int
 	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
@@ -63,11 +66,12 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
 	f.BoolVar(&o.schema, "schema", false, "write the JSON Schema of a message to standard output")
 	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input")
-	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, or memory for none (default: one in a temporary folder)")
+	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, URL of a PostgreSQL one (postgres://...), or memory for none (default: SQLite in a temporary folder). A run that was cut off goes on when it is started again on the same database and input")
 	f.IntVar(&o.workers, "workers", 64, "messages that run at the same time, at most")
 	f.StringVar(&policy, "policy", policyLookAhead, "what may start while the first message in line is blocked: head-only or look-ahead")
 	f.IntVar(&window, "window", dispatcher.Policy{}.Window(), "blocked messages to look past with -policy look-ahead")
 	f.DurationVar(&o.latency, "latency", 0, "let each handler wait this long, as if for another service")
+	f.DurationVar(&o.gap, "gap", 2*time.Second, "how long a message waits for those before it by its \"sequence\", until it is set aside in the database")
 	f.IntVar(&o.compare, "compare", 5000, "messages to run once more with one worker to measure the speed-up, 0 for none")
 	f.StringVar(&o.out, "out", "", "`file` for the balances of all accounts, as CSV")
 	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of who ran when")
@@ -109,6 +113,8 @@ func (o *options) check(policy string, window int) error {
 		return fmt.Errorf("-messages is %d: use 0 or more", o.messages)
 	case o.latency < 0:
 		return fmt.Errorf("-latency is %s: use 0 or more", o.latency)
+	case o.gap <= 0:
+		return fmt.Errorf("-gap is %s: use more than 0", o.gap)
 	case o.compare < 0:
 		return fmt.Errorf("-compare is %d: use 0 or more", o.compare)
 	}

@@ -56,7 +56,7 @@ func runPaper(t *testing.T, policy dispatcher.Policy) []audit.Record {
 	require.NoError(t, err)
 	defer input.Close()
 	o := &options{db: "memory", workers: 4, policy: policy, latency: 50 * time.Millisecond}
-	s, err := o.begin(context.Background(), io.Discard, nil)
+	s, err := o.begin(context.Background(), io.Discard, identity{}, nil)
 	require.NoError(t, err)
 	summary := &report.Summary{}
 	require.NoError(t, s.readAll(context.Background(), feed.NewNDJSON(input), summary))

@@ -55,6 +55,10 @@ func (r *rejects) rejected(record audit.Record, verdict audit.Verdict) {
 	r.keep(reject{Line: record.Line, Verdict: verdict.String(), Reason: reason, Message: record.Message}, !verdict.Good())
 }
 
+func (r *rejects) refused(line int, m *book.Message, err error) {
+	r.keep(reject{Line: line, Verdict: "contradiction", Reason: err.Error(), Message: m}, true)
+}
+
 func (r *rejects) keep(what reject, report bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/service"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 )
 
 // replay runs the messages of an input and writes the summary.
@@ -22,13 +23,13 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return false, err
 	}
 	defer in.close()
-	s, err := o.begin(ctx, stderr, in.progress.ended)
+	s, err := o.begin(ctx, stderr, in.identity, in.progress.ended)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	summary := &report.Summary{Input: in.name}
+	summary := &report.Summary{Input: in.identity.name}
 	start := time.Now()
 	summary.Failure = s.readAll(ctx, in.source, summary)
 	in.progress.finish()
@@ -51,7 +52,8 @@ func (s *session) readAll(ctx context.Context, source feed.Source, summary *repo
 		defer cancel()
 		err = fmt.Errorf("interrupted after %d messages; those were run to their end", summary.Read)
 	}
-	ended := s.service.Finish(finish)
+	waiting, ended := s.service.Finish(finish)
+	summary.Waiting = waiting
 	if err == nil || ended != nil && s.service.Stopped() {
 		err = ended
 	}
@@ -129,7 +131,9 @@ func (s *session) compare(ctx context.Context) (u report.SpeedUp, err error) {
 		return report.SpeedUp{Missing: "-compare is 0"}, nil
 	case s.options.workers == 1:
 		return report.SpeedUp{Missing: "this was one worker"}, nil
-	case s.continued:
+	case store.IsURL(s.options.db):
+		return report.SpeedUp{Missing: "it would need another database of the server"}, nil
+	case s.last > 0:
 		return report.SpeedUp{Missing: "the database was not empty at the beginning"}, nil
 	}
 	alone, err := s.again(ctx, early, 1)
@@ -176,10 +180,12 @@ func (s *session) again(ctx context.Context, records []audit.Record, workers int
 		if err != nil || time.Now().After(deadline) {
 			break
 		}
-		err = service.Submit(ctx, r.Line, r.Message)
+		m := *r.Message
+		m.Sequence = nil // some of those before it may not be among the first
+		err = service.Submit(ctx, r.Line, &m)
 	}
-	err = errors.Join(err, service.Finish(ctx))
-	return seen.Early, err
+	_, ended := service.Finish(ctx)
+	return seen.Early, errors.Join(err, ended)
 }
 
 // took is the time from the first start to the last end.

@@ -19,21 +19,23 @@ func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good boo
 	if err != nil {
 		return false, err
 	}
-	s, err := o.begin(ctx, stderr, nil)
+	id := identity{name: "HTTP at " + listener.Addr().String()}
+	s, err := o.begin(ctx, stderr, id, nil)
 	if err != nil {
 		return false, errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	summary := &report.Summary{Input: "HTTP at " + listener.Addr().String(), Answered: true}
+	summary := &report.Summary{Input: id.name, Answered: true}
 	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
 	start := time.Now()
 	served := s.serveUntil(ctx, listener)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	summary.Failure = errors.Join(served, s.service.Finish(finish))
+	waiting, ended := s.service.Finish(finish)
+	summary.Waiting, summary.Failure = waiting, errors.Join(served, ended)
 	summary.Elapsed = time.Since(start)
-	summary.Read = int(s.service.Accepted())
+	summary.Read = s.service.Counts().Accepted
 	return s.conclude(ctx, stdout, summary)
 }
 

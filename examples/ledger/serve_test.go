@@ -102,6 +102,34 @@ func TestServe(t *testing.T) {
 	assert.Contains(t, summary, "✓ money conserved in 1 commodity, at 1 end of day and at the end")
 }
 
+// Senders that number their messages may send them again, and in any order.
+func TestServeNumberedMessages(t *testing.T) {
+	s := serve(t, "-db", "memory", "-gap", "10ms")
+	client := &http.Client{}
+	numbered := func(number string) string {
+		return `{"op":"post","sequence":"A=` + number + `","postings":[{"account":"A","amount":"1"}]}`
+	}
+	for _, step := range []struct {
+		message string
+		code    int
+		answer  string
+	}{
+		{numbered("1"), 200, `{"status":"applied"}`},
+		{numbered("1"), 200, `{"status":"done before"}`},
+		{numbered("3"), 202, `{"status":"held"}`},
+		{numbered("2"), 202, `{"status":"held"}`}, // until the store has let go of the stream
+	} {
+		code, answer := post(t, client, s.url, step.message)
+		assert.Equal(t, step.code, code, step.message)
+		assert.JSONEq(t, step.answer, answer, step.message)
+	}
+	client.CloseIdleConnections()
+	code, summary := s.stop()
+	assert.Equal(t, exitGood, code, summary)
+	assert.Contains(t, summary, "4: 1 done before, 3 applied")
+	assert.NotContains(t, summary, "✗")
+}
+
 // A request that is under way when the end comes is answered: its body follows
 // only after the program was told to stop.
 func TestServeEndsGracefully(t *testing.T) {

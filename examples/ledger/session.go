@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -20,8 +21,8 @@ type session struct {
 	options   *options
 	temporary string // folder to be removed at the end
 	store     store.Store
-	continued bool // the store was not empty at the beginning
-	journaled int  // messages in its journal then
+	last      int64         // entry of the store's journal at the beginning
+	restart   time.Duration // from the start of the program to the first message that was not done before
 	audit     *audit.Audit
 	service   *service.Service
 	rejects   *rejects
@@ -30,23 +31,19 @@ type session struct {
 // timelineMessages is how many messages the picture shows.
 const timelineMessages = 300
 
-// begin opens the store and starts the service. onEnd is called for each
-// message that has ended.
-func (o *options) begin(ctx context.Context, stderr io.Writer, onEnd func()) (_ *session, err error) {
+// begin opens the store and starts the service for an input. onEnd is called
+// for each message that has ended.
+func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEnd func()) (_ *session, err error) {
 	s := &session{options: o, rejects: newRejects(o.rejects, stderr)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.temporary, err = os.MkdirTemp("", "ledger-"); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
-	if o.db == "" {
-		s.store, err = openScratch(ctx, o.db, s.temporary)
-	} else {
-		s.store, err = store.Open(ctx, o.db)
-	}
+	in, err := id.find(ctx, s.store)
 	if err != nil {
 		return nil, err
 	}
@@ -54,19 +51,47 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, onEnd func()) (_ 
 	if err != nil {
 		return nil, err
 	}
-	if s.journaled, err = s.store.Journal(ctx); err != nil {
+	if s.last, err = s.store.Last(ctx); err != nil {
 		return nil, err
 	}
-	s.continued = s.journaled > 0
 	s.audit = audit.New(opening, max(timelineMessages, o.compare))
 	s.audit.OnProblem = s.rejects.rejected
 	s.service, err = service.Start(ctx, service.Config{
-		Store: s.store, Workers: o.workers, Policy: o.policy, Latency: o.latency, Audit: s.audit, OnEnd: onEnd,
+		Store: s.store, Input: in.ID, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
+		Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
+		OnFirst: func(before int) { s.goesOn(stderr, before) },
 	})
 	return s, err
 }
 
-// openScratch opens an empty store of the kind that -db names.
+// goesOn says, with the first message that was not done before, how many were.
+func (s *session) goesOn(stderr io.Writer, before int) {
+	if before == 0 {
+		return
+	}
+	s.restart = time.Since(s.options.started)
+	done := "1 message that was"
+	if before > 1 {
+		done = fmt.Sprintf("%d messages that were", before)
+	}
+	fmt.Fprintf(stderr, "going on after %s done before; the first other one ended after %s\n", done, s.restart.Round(time.Millisecond))
+}
+
+// open opens the store, in a folder of its own if it is not to be kept.
+func (s *session) open(ctx context.Context) (err error) {
+	if s.options.db != "" {
+		s.store, err = store.Open(ctx, s.options.db)
+		return err
+	}
+	if s.temporary, err = os.MkdirTemp("", "ledger-"); err != nil {
+		return err
+	}
+	s.store, err = openScratch(ctx, "", s.temporary)
+	return err
+}
+
+// openScratch opens an empty store of the kind that -db names, unless that is a
+// server.
 func openScratch(ctx context.Context, db, folder string) (store.Store, error) {
 	if db == store.InMemory {
 		return store.NewMemory(), nil
@@ -91,11 +116,12 @@ func (s *session) conclude(ctx context.Context, stdout io.Writer, summary *repor
 		return false, err
 	}
 	s.audit.Money.Close(totals)
-	journaled, err := s.store.Journal(ctx)
-	if err != nil {
+	if summary.Journaled, err = s.store.Journal(ctx, s.last); err != nil {
 		return false, err
 	}
-	summary.Journaled = journaled - s.journaled
+	counts := s.service.Counts()
+	summary.Before, summary.Held, summary.Refused, summary.Revived = counts.Before, counts.Held, counts.Refused, counts.Revived
+	summary.Restart = s.restart
 	if summary.Balances, err = report.Balances(ctx, s.store); err != nil {
 		return false, err
 	}

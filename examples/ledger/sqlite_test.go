@@ -9,9 +9,8 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
-// Every data set runs on SQLite as it does in memory: all of it, or the
-// beginning under the race detector.
-func TestOnSQLite(t *testing.T) {
+// dataSets are the inputs that every kind of run is tried with.
+func dataSets() map[string]func(t *testing.T) []*book.Message {
 	journal := func(folder ...string) func(t *testing.T) []*book.Message {
 		file := func(t *testing.T, name string) table {
 			return readTable(t, append(folder[:len(folder):len(folder)], name)...)
@@ -20,7 +19,7 @@ func TestOnSQLite(t *testing.T) {
 			return journalMessages(t, file(t, "postings.csv"), file(t, "expected-running.csv"))
 		}
 	}
-	for name, load := range map[string]func(t *testing.T) []*book.Message{
+	return map[string]func(t *testing.T) []*book.Message{
 		"made up":   func(t *testing.T) []*book.Message { return madeUp(t, 20_000) },
 		"hackclub":  journal("hackclub-ledger"),
 		"standard":  journal("ledger-standard"),
@@ -32,7 +31,13 @@ func TestOnSQLite(t *testing.T) {
 			ms, _ := beancountMessages(t, readTable(t, "beancount-examples", "example-stream.csv"))
 			return ms
 		},
-	} {
+	}
+}
+
+// Every data set runs on SQLite as it does in memory: all of it, or the
+// beginning under the race detector.
+func TestOnSQLite(t *testing.T) {
+	for name, load := range dataSets() {
 		t.Run(name, func(t *testing.T) {
 			ms := load(t)
 			if raceDetector {

@@ -8,16 +8,18 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Record is what is known of one message once it has ended.
 type Record struct {
-	ID      uint64 // its place in the order of arrival, from 1
-	Line    int    // where it stands in the input; 0 if it has no line
-	Message *book.Message
-	Reply   book.Reply
-	Err     error // nil if it was applied
-	Run     Run
+	ID        uint64 // its place in the order in which it was handed to the workers, from 1
+	Line      int    // where it stands in the input; 0 if it has no line
+	Message   *book.Message
+	Positions []ordering.Position // its numbers
+	Reply     book.Reply
+	Err       error // nil if it was applied
+	Run       Run
 }
 
 // Run tells when and where a handler ran. Begin and End are ticks of a clock
@@ -38,9 +40,10 @@ type Audit struct {
 	Outcomes   Outcomes
 	Money      *Money
 	Order      Order
+	Numbers    Numbers
 	Contention Contention
 
-	// Early are the records of the first messages, by arrival.
+	// Early are the records of the first messages, by ID.
 	Early []Record
 
 	// OnProblem, if set, is told of messages that were not applied, and of
@@ -58,8 +61,12 @@ func New(opening []book.Money, keep int) *Audit {
 	return &Audit{Money: newMoney(opening), keep: keep, next: 1, late: map[uint64]Record{}}
 }
 
+// Void says that there will be no record for an ID: its message did not run
+// after all.
+func (a *Audit) Void(id uint64) { a.Finished(Record{ID: id}) }
+
 // Finished takes the record of a message. Records come in any order and are
-// processed in the order of arrival.
+// processed in that of their IDs.
 func (a *Audit) Finished(r Record) {
 	a.late[r.ID] = r
 	for {
@@ -84,6 +91,9 @@ func (a *Audit) Missing() int {
 }
 
 func (a *Audit) process(r Record) {
+	if r.Message == nil {
+		return
+	}
 	if len(a.Early) < a.keep {
 		a.Early = append(a.Early, r)
 	}
@@ -91,6 +101,7 @@ func (a *Audit) process(r Record) {
 	if err := r.Message.Claim(&claim); err == nil && r.Run.End > 0 {
 		a.Order.Add(Interval{r.ID, r.Run.Begin, r.Run.End}, claim.Requests())
 	}
+	a.Numbers.add(r)
 	if r.Err == nil {
 		a.Money.applied(r)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 func message(t *testing.T, text string) *book.Message {
@@ -138,4 +139,25 @@ func TestContention(t *testing.T) {
 	assert.Equal(t, 3, c.Waited)
 	assert.Equal(t, []audit.Contended{{Key: key("a"), Count: 2, Time: 5 * time.Second}, {Key: key("b"), Count: 1, Time: 9 * time.Second}}, c.Top(5))
 	assert.Len(t, c.Top(1), 1)
+}
+
+func TestNumbers(t *testing.T) {
+	a := audit.New(nil, 0)
+	deposit := message(t, `{"op":"deposit","account":"a","amount":"1"}`)
+	for i, sequence := range []string{"a=1", "a=2, b=7", "b=9", "a=5, b=8", "a=5"} {
+		r := record(uint64(i+2), deposit, nil)
+		positions, err := ordering.ParseSequenceID(sequence, lockkeys.Root())
+		require.NoError(t, err)
+		r.Positions = positions
+		a.Finished(r)
+	}
+	assert.Zero(t, a.Numbers.Streams())
+	a.Void(1) // it did not run, so the others need not wait for it
+	assert.Equal(t, 2, a.Numbers.Streams())
+	assert.Equal(t, 5, a.Outcomes.Total())
+	assert.Equal(t, 2, a.Numbers.Violations)
+	assert.Equal(t, []string{
+		"message 5 is number 8 of b and came after number 9",
+		"message 6 is number 5 of a and came after number 5",
+	}, a.Numbers.First)
 }

@@ -34,7 +34,7 @@ func newMoney(opening []book.Money) *Money {
 // Commodities is the number of commodities seen.
 func (m *Money) Commodities() int { return len(m.expected) }
 
-// applied takes the next applied message in the order of arrival.
+// applied takes the next applied message.
 func (m *Money) applied(r Record) {
 	for _, p := range r.Message.Moves() {
 		m.expected[p.Commodity] = m.expected[p.Commodity].Add(p.Amount.Decimal)

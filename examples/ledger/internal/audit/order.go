@@ -7,9 +7,9 @@ import (
 )
 
 // Order checks that of any two messages whose keys conflict, the one that
-// arrived first had ended before the other began.
+// comes first had ended before the other began.
 //
-// It does not compare pairs. Messages come in the order of arrival, and for
+// It does not compare pairs. Messages are given to it in their order, and for
 // every key it remembers the latest end of those that asked for the key itself
 // and of those that asked for anything in its subtree. A message is in order
 // exactly if it began after the latest end among all that conflict with it:
@@ -67,8 +67,7 @@ func (l *latest) add(i Interval) {
 
 const maxViolations = 5
 
-// Add takes the next message in the order of arrival, with its normalised
-// requests.
+// Add takes the next message, with its normalised requests.
 func (o *Order) Add(i Interval, requests []lockkeys.Request) {
 	if o.marks == nil {
 		o.marks = map[lockkeys.Key]*mark{}

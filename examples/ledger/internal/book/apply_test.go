@@ -14,21 +14,18 @@ import (
 
 // applied runs one message after the other on a book, and returns the results.
 type applied struct {
-	t     *testing.T
-	store store.Store
-	seq   uint64
+	t      *testing.T
+	tables *store.Tables
 }
 
 func (a *applied) message(text string) (book.Reply, error) {
 	a.t.Helper()
 	m, err := book.Decode([]byte(text))
 	require.NoError(a.t, err, text)
-	ctx := context.Background()
-	a.seq++
-	tx := book.Begin(ctx, a.store, a.seq, m)
+	tx := book.Begin(context.Background(), a.tables)
 	reply, err := book.Apply(tx, m)
 	if err == nil {
-		err = a.store.Commit(ctx, tx.Changes())
+		a.tables.Apply(tx.Changes())
 	}
 	return reply, err
 }
@@ -89,7 +86,7 @@ func TestApply(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := applied{t: t, store: store.NewMemory()}
+			b := applied{t, store.NewTables()}
 			for _, s := range steps {
 				_, err := b.message(s.message)
 				if s.answer == fine {
@@ -104,7 +101,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestReplies(t *testing.T) {
-	b := applied{t: t, store: store.NewMemory()}
+	b := applied{t, store.NewTables()}
 	_, err := b.message(`{"op":"post","postings":[{"account":"c:1:a","amount":"2.50","commodity":"EUR"},{"account":"c:1:b","amount":"1","commodity":"CHF"},{"account":"c:2","amount":"4","commodity":"EUR"}]}`)
 	require.NoError(t, err)
 	power, err := b.message(`{"op":"buying_power","client":"c:1"}`)

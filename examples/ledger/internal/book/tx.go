@@ -39,8 +39,6 @@ type Reader interface {
 
 // Changes is what a message changes, to be committed as a whole.
 type Changes struct {
-	Seq      uint64                      // the message's place in the journal
-	Message  *Message                    // for the journal
 	States   map[Account]State           // new states
 	Balances map[Holding]decimal.Decimal // new own balances
 	Closing  []Money                     // the totals of an end of day
@@ -55,10 +53,9 @@ type Tx struct {
 	changes Changes
 }
 
-// Begin starts the work of message m, which has the given place in the journal.
-func Begin(ctx context.Context, store Reader, seq uint64, m *Message) *Tx {
+// Begin starts the work of a message.
+func Begin(ctx context.Context, store Reader) *Tx {
 	return &Tx{ctx: ctx, store: store, changes: Changes{
-		Seq: seq, Message: m,
 		States: map[Account]State{}, Balances: map[Holding]decimal.Decimal{},
 	}}
 }

@@ -73,8 +73,10 @@ func (c Channel) Deliver(n int) (delivered []int, lost int) {
 		}
 		arrivals = append(arrivals, arrival{message, at})
 	}
+	isLost := make([]bool, n)
 	for i := range n {
 		if i < n-1 && c.Loss != nil && c.Loss(r) {
+			isLost[i] = true
 			lost++
 			continue
 		}
@@ -82,8 +84,8 @@ func (c Channel) Deliver(n int) (delivered []int, lost int) {
 		if r.Float64() < c.Duplicates {
 			send(i, i)
 		}
-		if r.Float64() < c.Old {
-			send(r.IntN(i/2+1), i)
+		if old := r.IntN(i/2 + 1); r.Float64() < c.Old && !isLost[old] {
+			send(old, i)
 		}
 	}
 	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })

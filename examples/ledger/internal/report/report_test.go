@@ -20,12 +20,13 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 func balances(t *testing.T) []report.Balance {
 	t.Helper()
 	s := store.NewMemory()
-	c := &book.Changes{Seq: 1, Message: &book.Message{Op: book.Post}, States: map[book.Account]book.State{}, Balances: map[book.Holding]decimal.Decimal{}}
+	c := &book.Changes{States: map[book.Account]book.State{}, Balances: map[book.Holding]decimal.Decimal{}}
 	for h, cents := range map[book.Holding]int64{
 		{Account: "A:X:1", Commodity: "EUR"}: 1_234_567_89,
 		{Account: "A:X:2", Commodity: "EUR"}: -50,
@@ -35,7 +36,7 @@ func balances(t *testing.T) []report.Balance {
 		c.States[h.Account], c.Balances[h] = book.Active, decimal.New(cents, -2)
 	}
 	c.States["Empty:one"] = book.Active
-	require.NoError(t, s.Commit(context.Background(), c))
+	s.Apply(c)
 	list, err := report.Balances(context.Background(), s)
 	require.NoError(t, err)
 	return list
@@ -152,7 +153,20 @@ func TestSummary(t *testing.T) {
 		assert.Contains(t, out.String(), want)
 	}
 	assert.NotContains(t, out.String(), "✗")
+	assert.NotContains(t, out.String(), "done before")
 	require.ErrorIs(t, s.Write(full{}), errFull)
+}
+
+// A run that was started again says what was done before.
+func TestSummaryOfARestart(t *testing.T) {
+	s := summary(t)
+	s.Read, s.Before, s.Restart = 1002, 1000, 41*time.Millisecond
+	var out bytes.Buffer
+	require.NoError(t, s.Write(&out))
+	assert.True(t, s.Good(), out.String())
+	assert.Contains(t, out.String(), "messages    1,002: 1,000 done before, 1 applied, 1 rejected, 0 malformed\n")
+	assert.Contains(t, out.String(), "restart     the first message that was not done before ended after 41ms\n")
+	assert.Contains(t, out.String(), "1,002 read, 1,000 done before, 2 ended")
 }
 
 // Each check fails when what it checks is wrong.
@@ -164,6 +178,9 @@ func TestChecksCanFail(t *testing.T) {
 		"a message too few in the journal": {func(s *report.Summary) { s.Journaled-- }, "nothing lost or doubled"},
 		"a message that did not end":       {func(s *report.Summary) { s.Read++ }, "nothing lost or doubled"},
 		"out of order":                     {func(s *report.Summary) { s.Audit.Order.Violations++ }, "order"},
+		"numbers":                          {func(s *report.Summary) { s.Audit.Numbers.Violations++ }, "numbers"},
+		"a contradiction":                  {func(s *report.Summary) { s.Refused++; s.Read++ }, "contradict each other: 1 message"},
+		"one that waits":                   {func(s *report.Summary) { s.Held++; s.Read++; s.Waiting = make([]ordering.Parking, 1) }, "1 stream cannot go on"},
 		"money":                            {func(s *report.Summary) { s.Audit.Money.Close(nil) }, "money conserved"},
 		"an expectation":                   {func(s *report.Summary) { s.Audit.Outcomes.Count[audit.Unmet]++; s.Read++ }, "expectations"},
 		"a rejection":                      {func(s *report.Summary) { s.Audit.Outcomes.Count[audit.Rejected]++; s.Read++ }, "rejected"},

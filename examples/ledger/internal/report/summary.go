@@ -12,12 +12,17 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Summary is what there is to say at the end of a run.
 type Summary struct {
 	Input     string // where the messages came from
 	Read      int    // messages that were handed over
+	Before    int    // of those, the ones that were done before: in an earlier run, or as another copy
+	Held      int    // of those, the ones that wait for messages that did not come
+	Refused   int    // of those, the ones that can never run for their numbers
+	Revived   int    // messages that ran without having been read: held earlier, or got by a replay
 	Malformed int    // parts of the input that were no messages
 	// Answered says that whoever sent a message was told what came of it, so
 	// that a rejection is no fault of the run.
@@ -33,6 +38,12 @@ type Summary struct {
 	Stats     store.Stats // what it did
 	Journaled int         // messages that the journal gained
 	Balances  []Balance
+
+	// Restart is how long after the start of the program the first message
+	// ended that was not done before; 0 if none was or none was left.
+	Restart time.Duration
+	// Waiting are the streams on which messages are missing.
+	Waiting []ordering.Parking
 
 	SpeedUp SpeedUp
 	Rejects string // where malformed and rejected messages were kept
@@ -60,14 +71,18 @@ func (s *Summary) Checks() []Check {
 	o, order, money := &s.Audit.Outcomes, &s.Audit.Order, s.Audit.Money
 	ended, applied := o.Total(), o.Count[audit.Applied]+o.Count[audit.NotRejected]
 	checks := []Check{{
-		OK: ended == s.Read && s.Audit.Missing() == 0 && s.Journaled == applied,
-		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s ended, %s applied, %s in the journal",
-			count(s.Read), count(ended), count(applied), count(s.Journaled)),
+		OK: s.complete(ended) && s.Audit.Missing() == 0 && s.Journaled == applied,
+		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s%s ended, %s applied, %s in the journal",
+			count(s.Read), s.before(), count(ended), count(applied), count(s.Journaled)),
 	}, {
 		OK: order.Violations == 0,
-		Text: fmt.Sprintf("order: %s pairs of conflicting requests, each in order of arrival and none at once",
+		Text: fmt.Sprintf("order: %s pairs of conflicting requests, each in order and none at once",
 			humanize.Comma(int64(order.Pairs))),
 		More: texts(order.First),
+	}, {
+		OK:   s.Audit.Numbers.Violations == 0,
+		Text: fmt.Sprintf("numbers: %s, each by rising numbers", plural(s.Audit.Numbers.Streams(), "stream", "streams")),
+		More: s.Audit.Numbers.First,
 	}, {
 		OK:   len(money.Problems) == 0,
 		Text: fmt.Sprintf("money conserved in %s, at %s and at the end", plural(money.Commodities(), "commodity", "commodities"), plural(money.Closings, "end of day", "ends of day")),
@@ -76,6 +91,15 @@ func (s *Summary) Checks() []Check {
 		OK:   o.Count[audit.Unmet] == 0,
 		Text: fmt.Sprintf("expectations: %s held; not met in %s", count(o.Held), plural(o.Count[audit.Unmet], "message", "messages")),
 	}}
+	if s.Refused > 0 {
+		checks = append(checks, Check{Text: fmt.Sprintf("numbers that contradict each other: %s", plural(s.Refused, "message", "messages"))})
+	}
+	if len(s.Waiting) > 0 {
+		checks = append(checks, Check{
+			Text: fmt.Sprintf("messages that did not come: %s cannot go on", plural(len(s.Waiting), "stream", "streams")),
+			More: s.waiting(),
+		})
+	}
 	if !s.Answered {
 		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected]
 		checks = append(checks, Check{
@@ -90,6 +114,28 @@ func (s *Summary) Checks() []Check {
 		checks = append(checks, Check{Text: "run to its end", More: []string{s.Failure.Error()}})
 	}
 	return checks
+}
+
+// complete tells whether all that was read, and nothing else, has ended in one
+// way or another.
+func (s *Summary) complete(ended int) bool {
+	return ended+s.Before+s.Held+s.Refused == s.Read+s.Revived
+}
+
+func (s *Summary) before() string {
+	if s.Before == 0 {
+		return ""
+	}
+	return count(s.Before) + " done before, "
+}
+
+// waiting describes the first streams that cannot go on.
+func (s *Summary) waiting() (lines []string) {
+	const most = 5
+	for _, p := range s.Waiting[:min(len(s.Waiting), most)] {
+		lines = append(lines, fmt.Sprintf("%s: %s", p.Reason, p.Error))
+	}
+	return lines
 }
 
 // Good tells whether every check holds.
@@ -124,11 +170,14 @@ func (s *Summary) writeRun(p *page) {
 	o := &s.Audit.Outcomes
 	p.row("")
 	p.fact("input", s.Input)
-	p.fact("messages", fmt.Sprintf("%s: %s applied, %s rejected, %s malformed", count(s.Read),
+	p.fact("messages", fmt.Sprintf("%s: %s%s applied, %s rejected, %s malformed", count(s.Read), s.before(),
 		count(o.Count[audit.Applied]+o.Count[audit.NotRejected]),
 		count(o.Count[audit.Rejected]+o.Count[audit.RejectedAsExpected]+o.Count[audit.Unmet]), count(s.Malformed)))
 	p.fact("dispatch", fmt.Sprintf("%s, %s%s", plural(s.Workers, "worker", "workers"), s.Policy, s.latency()))
 	p.fact("throughput", fmt.Sprintf("%s messages/s: all in %s", count(perSecond(o.Total(), s.Elapsed)), roundDuration(s.Elapsed)))
+	if s.Restart > 0 {
+		p.fact("restart", fmt.Sprintf("the first message that was not done before ended after %s", roundDuration(s.Restart)))
+	}
 	p.fact("speed-up", s.SpeedUp.String())
 	perCommit := float64(s.Stats.Messages) / max(float64(s.Stats.Commits), 1)
 	p.fact("store", fmt.Sprintf("%s: %s, %.1f messages in each", s.Store,

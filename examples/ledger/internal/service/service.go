@@ -1,25 +1,34 @@
-// Package service runs messages on the book, in parallel.
+// Package service runs messages on the book: each once, in parallel, in the
+// order of their numbers.
 package service
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Config says how to run messages.
 type Config struct {
-	Store   store.Store
+	Store store.Store
+	// Input tells apart what messages come from: those without numbers of
+	// their own get some that are unique to it, the same ones each time.
+	Input   int64
 	Workers int
 	Policy  dispatcher.Policy
 	// Latency is how long each handler waits before it begins, as if for an
@@ -27,140 +36,237 @@ type Config struct {
 	Latency time.Duration
 	// Audit is told of all that happens. Required.
 	Audit *audit.Audit
-	// OnEnd, if set, is called for each message that has ended, from one
-	// goroutine.
+	// OnEnd, if set, is called for each message that has ended, from several
+	// goroutines.
 	OnEnd func()
+	// OnRefused, if set, is told of messages whose numbers contradict those of
+	// others, so that they can never run.
+	OnRefused func(line int, m *book.Message, err error)
+	// OnFirst, if set, is called when the first message has ended that was not
+	// done before, with the number of those that were.
+	OnFirst func(before int)
 	// MaxPending bounds the messages that were submitted and have not ended.
 	// Default: 8192, which is small enough for progress to mean something.
 	MaxPending int
+	// GapTimeout is how long a message waits for those with smaller numbers
+	// until they are asked for. Default: that of [ordering.Config].
+	GapTimeout time.Duration
+	// Replayer, if set, is asked for messages that did not come.
+	Replayer ordering.Replayer
 	// Logger is told of what an operator should know. Default: none.
 	Logger *slog.Logger
 }
 
 // Service runs messages on the book.
 type Service struct {
-	cfg        Config
-	dispatcher *dispatcher.Dispatcher[*job]
-	base       uint64 // the journal's last entry before this run
-	clock      atomic.Uint64
-}
+	cfg       Config
+	sequencer *ordering.Sequencer
+	streams   lockkeys.Key // below which messages are numbered here
+	clock     atomic.Uint64
+	jobs      jobs
 
-// job is a message on its way, with what its handler leaves.
-type job struct {
-	line    int
-	message *book.Message
-	reply   book.Reply
-	run     audit.Run
+	accepted, before, held, refused, revived, unfinished atomic.Int64
+	started                                              sync.Once // with the first message that was not done before
+
+	end ending
+
+	// turn is held to number a message and offer it.
+	turn struct {
+		sync.Mutex
+		numbering *numbering.Numbering
+		numbered  uint64
+	}
 }
 
 const defaultMaxPending = 8192
 
 // Start starts a service.
 func Start(ctx context.Context, cfg Config) (*Service, error) {
-	last, err := cfg.Store.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler) // the audit is told of all
 	}
-	s := &Service{cfg: cfg, base: last}
-	s.dispatcher, err = dispatcher.New(dispatcher.Config[*job]{
-		Keys:       func(j *job, claim *lockkeys.Claim) error { return j.message.Claim(claim) },
+	streams, err := book.OwnStreams.Child(strconv.FormatInt(cfg.Input, 10))
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, streams: streams}
+	s.turn.numbering = numbering.New(streams)
+	s.jobs.mu.of = map[*ordering.Event]*job{}
+	s.sequencer, err = ordering.New(ctx, ordering.Config{
+		Store:      cfg.Store.Numbers(),
+		Keys:       s.keys,
 		Handler:    s.handle,
-		Workers:    cfg.Workers,
-		Policy:     cfg.Policy,
-		MaxPending: cmp.Or(cfg.MaxPending, defaultMaxPending),
 		FailureFor: failure,
-		Observer:   dispatcher.ObserverFunc[*job](s.observe),
+		GapTimeout: cfg.GapTimeout,
+		Replayer:   cfg.Replayer,
 		Logger:     cfg.Logger,
+		Dispatcher: dispatcher.Config[ordering.Job]{
+			Workers:    cfg.Workers,
+			Policy:     cfg.Policy,
+			MaxPending: cmp.Or(cfg.MaxPending, defaultMaxPending),
+			Observer:   dispatcher.ObserverFunc[ordering.Job](s.observe),
+			Logger:     cfg.Logger,
+		},
 	})
 	return s, err
 }
 
-// handle does the work of one message: it reads, checks and writes, and knows
-// nothing of the others.
-func (s *Service) handle(ctx context.Context, j *job) (err error) {
-	info, _ := dispatcher.InfoFrom(ctx)
-	j.run = audit.Run{Begin: s.clock.Add(1), Start: time.Now(), Worker: info.Worker}
-	defer func() { j.run.Stop, j.run.End = time.Now(), s.clock.Add(1) }()
-	if err := pause(ctx, s.cfg.Latency); err != nil {
-		return err
-	}
-	tx := book.Begin(ctx, s.cfg.Store, s.base+info.ID, j.message)
-	if j.reply, err = book.Apply(tx, j.message); err != nil {
-		return err
-	}
-	return s.cfg.Store.Commit(ctx, tx.Changes())
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// failure lets the others go on when a message is at fault. When the machinery
-// is, when the disk is full for example, nothing more is tried: the messages
-// that build on this one must not run without it.
-func failure(_ *job, err error) dispatcher.FailurePolicy {
+// failure lets the others go on when a message is at fault: that is recorded,
+// and counts as done. When the machinery is at fault, when the disk is full for
+// example, nothing more is tried: the messages that build on this one must not
+// run without it.
+func failure(_ *ordering.Event, err error) ordering.Policy {
 	if book.Refused(err) {
-		return dispatcher.DeadLetter
+		return ordering.Skip
 	}
-	return dispatcher.Stop
-}
-
-func (s *Service) observe(e dispatcher.Event[*job]) {
-	switch e.Kind {
-	case dispatcher.Blocked:
-		s.cfg.Audit.Contention.Blocked(e.ID, e.Key, e.Time)
-	case dispatcher.Started:
-		s.cfg.Audit.Contention.Started(e.ID, e.Time)
-	case dispatcher.Finished:
-		j := e.Message
-		s.cfg.Audit.Finished(audit.Record{ID: e.ID, Line: j.line, Message: j.message, Reply: j.reply, Err: e.Err, Run: j.run})
-		if s.cfg.OnEnd != nil {
-			s.cfg.OnEnd()
-		}
-	}
+	return ordering.Stop
 }
 
 // Submit hands over a message, which has been validated, and waits only while
-// too many are pending. The order of calls is the order of arrival.
+// too many are pending. If it has no numbers of its own it gets some: then the
+// order of calls is the order of the messages.
 func (s *Service) Submit(ctx context.Context, line int, m *book.Message) error {
-	return s.dispatcher.Submit(ctx, &job{line: line, message: m})
+	return s.offer(ctx, &job{line: line, message: m})
 }
 
 // Do runs a message and waits for its answer, which comes when the effect is
 // lasting. When ctx ends first, what becomes of the message is not known.
 func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
-	j := &job{message: m}
-	if err := s.dispatcher.Do(ctx, j); err != nil {
+	j := &job{message: m, done: make(chan struct{})}
+	if err := s.offer(ctx, j); err != nil {
 		return book.Reply{}, err
 	}
-	return j.reply, nil
-}
-
-// Finish runs what was submitted and ends the service. When ctx ends first,
-// the messages that have not begun by then are left, and the error says how
-// many.
-func (s *Service) Finish(ctx context.Context) error {
-	drained := s.dispatcher.Drain(ctx)
-	report, err := s.dispatcher.Shutdown(context.WithoutCancel(ctx))
-	if n := len(report.Unfinished); n > 0 {
-		err = errors.Join(err, fmt.Errorf("messages that were accepted and not run: %d", n))
+	select {
+	case <-j.done:
+		return j.reply, outcomeError(j.outcome)
+	case <-ctx.Done():
+		return book.Reply{}, context.Cause(ctx)
 	}
-	return errors.Join(drained, err)
 }
 
-// Stopped tells whether the machinery failed, so that nothing runs any more.
-func (s *Service) Stopped() bool { return errors.Is(s.dispatcher.Err(), dispatcher.ErrStopped) }
+// Errors of [Service.Do] for messages that did not run.
+var (
+	// ErrDone says that the message was done before.
+	ErrDone = errors.New("the message was done before")
+	// ErrHeld says that the message is kept until those come that its numbers
+	// say are before it.
+	ErrHeld = errors.New("the message waits for earlier ones")
+)
 
-// Accepted is the number of messages that were accepted.
-func (s *Service) Accepted() uint64 { return s.dispatcher.Stats().Accepted }
+func outcomeError(o ordering.Outcome) error {
+	switch o.Result {
+	case ordering.Applied:
+		return nil
+	case ordering.Duplicate:
+		return ErrDone
+	case ordering.Held:
+		return ErrHeld
+	}
+	return o.Err
+}
+
+// offer gives a message to the sequencer, with its own numbers or new ones.
+func (s *Service) offer(ctx context.Context, j *job) error {
+	payload, err := json.Marshal(j.message)
+	if err != nil {
+		return err
+	}
+	if err := j.message.Claim(&j.claim); err != nil {
+		return err
+	}
+	e := &ordering.Event{Type: string(j.message.Op), Positions: j.message.Sequence, Payload: payload}
+	s.jobs.add(e, j)
+	if len(e.Positions) == 0 {
+		err = s.offerNumbered(ctx, e, j)
+	} else {
+		err = s.sequencer.Offer(ctx, e, s.ended)
+	}
+	if err != nil {
+		s.jobs.remove(e)
+		return err
+	}
+	s.accepted.Add(1)
+	return nil
+}
+
+// offerNumbered numbers a message and offers it. Once it has its numbers, it
+// is offered whatever becomes of ctx: those after it would wait for it.
+func (s *Service) offerNumbered(ctx context.Context, e *ordering.Event, j *job) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.turn.numbered++
+	e.ID = fmt.Sprintf("%s/%d", s.streams, s.turn.numbered)
+	e.Positions = s.turn.numbering.Next(j.claim.Requests())
+	err := s.sequencer.Offer(context.WithoutCancel(ctx), e, s.ended)
+	if err != nil {
+		s.abort(err)
+	}
+	return err
+}
+
+// ended takes what became of a message that was offered.
+func (s *Service) ended(e *ordering.Event, o ordering.Outcome) {
+	j := s.jobs.get(e)
+	j.outcome = o
+	ran := j.run.Begin > 0
+	switch {
+	case o.Result == ordering.Held:
+		s.held.Add(1)
+	case o.Result == ordering.Refused:
+		s.refused.Add(1)
+		if s.cfg.OnRefused != nil {
+			s.cfg.OnRefused(j.line, j.message, o.Err)
+		}
+	case o.Result == ordering.Unfinished:
+		s.unfinished.Add(1)
+		if errors.Is(o.Err, ordering.ErrFenced) {
+			s.abort(fmt.Errorf("another program has taken over the database: %w", o.Err))
+		}
+	case ran:
+		s.started.Do(s.first)
+	default:
+		s.before.Add(1)
+	}
+	if !ran { // it never came to the handler, so no more will be heard of it
+		s.jobs.remove(e)
+		s.counted()
+	}
+	if j.done != nil {
+		close(j.done)
+	}
+}
+
+func (s *Service) first() {
+	if s.cfg.OnFirst != nil {
+		s.cfg.OnFirst(int(s.before.Load()))
+	}
+}
+
+func (s *Service) counted() {
+	if s.cfg.OnEnd != nil {
+		s.cfg.OnEnd()
+	}
+}
+
+// Counts tells apart the messages that did not simply run.
+type Counts struct {
+	Accepted int // all
+	Before   int // that were done before, in an earlier run or as another copy
+	Held     int // that wait for messages that did not come
+	Refused  int // that can never run for their numbers
+	Revived  int // not accepted here, and run: held earlier, or got by a replay
+}
+
+// Counts returns the counts.
+func (s *Service) Counts() Counts {
+	return Counts{
+		Accepted: int(s.accepted.Load()), Before: int(s.before.Load()), Held: int(s.held.Load()),
+		Refused: int(s.refused.Load()), Revived: int(s.revived.Load()),
+	}
+}

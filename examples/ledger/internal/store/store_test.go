@@ -17,29 +17,51 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/internal/pgtest"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// server is started by the first test that needs it.
+var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.New() })
 
-// both runs a test on an empty store of each kind.
-func both(t *testing.T, test func(t *testing.T, s store.Store)) {
-	t.Run("memory", func(t *testing.T) { test(t, store.NewMemory()) })
-	t.Run("sqlite", func(t *testing.T) {
-		s := open(t, filepath.Join(t.TempDir(), "ledger.db"))
-		test(t, s)
-	})
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if s, err := server(); err == nil {
+			s.Close()
+		}
+		os.Exit(code)
+	}))
 }
 
-func open(t testing.TB, path string) store.Store {
+// kinds opens an empty store of each kind.
+var kinds = map[string]func(t testing.TB) store.Store{
+	"memory": func(testing.TB) store.Store { return store.NewMemory() },
+	"sqlite": func(t testing.TB) store.Store { return open(t, filepath.Join(t.TempDir(), "ledger.db")) },
+	"postgres": func(t testing.TB) store.Store {
+		s, err := server()
+		require.NoError(t, err)
+		return open(t, s.Database(t))
+	},
+}
+
+// every runs a test on an empty store of each kind.
+func every(t *testing.T, test func(t *testing.T, s store.Store)) {
+	for name, open := range kinds {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+func open(t testing.TB, name string) store.Store {
 	t.Helper()
-	s, err := store.OpenSQLite(context.Background(), path)
+	s, err := store.Open(context.Background(), name)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-func changes(seq uint64, balances map[string]int64) *book.Changes {
-	c := &book.Changes{Seq: seq, Message: &book.Message{Op: book.Post}, States: map[book.Account]book.State{}, Balances: map[book.Holding]decimal.Decimal{}}
+func changes(balances map[string]int64) *book.Changes {
+	c := &book.Changes{States: map[book.Account]book.State{}, Balances: map[book.Holding]decimal.Decimal{}}
 	for account, amount := range balances {
 		c.States[book.Account(account)] = book.Active
 		c.Balances[book.Holding{Account: book.Account(account), Commodity: "EUR"}] = decimal.New(amount, -2)
@@ -47,7 +69,33 @@ func changes(seq uint64, balances map[string]int64) *book.Changes {
 	return c
 }
 
-func listing(t require.TestingT, s store.Store, subtree book.Account) (lines []string) {
+// writer commits changes, each as the next message of a stream.
+type writer struct {
+	store  store.Store
+	stream lockkeys.Key
+	fence  int64
+	last   uint64
+}
+
+func newWriter(t require.TestingT, s store.Store, stream string) *writer {
+	w := &writer{store: s, stream: lockkeys.Must(stream)}
+	states, err := s.Numbers().Acquire(context.Background(), []lockkeys.Key{w.stream})
+	require.NoError(t, err)
+	w.fence, w.last = states[0].Fence, states[0].Last
+	return w
+}
+
+func (w *writer) job(number uint64) ordering.Job {
+	e := &ordering.Event{Positions: []ordering.Position{{Stream: w.stream, Number: number}}, Payload: []byte(`{"op":"post"}`)}
+	return ordering.NewJob(e, []int64{w.fence})
+}
+
+func (w *writer) commit(c *book.Changes) error {
+	w.last++
+	return w.store.Commit(context.Background(), w.job(w.last), c)
+}
+
+func listing(t require.TestingT, s book.Reader, subtree book.Account) (lines []string) {
 	balances, err := s.Balances(context.Background(), subtree)
 	require.NoError(t, err)
 	for _, b := range balances {
@@ -58,16 +106,17 @@ func listing(t require.TestingT, s store.Store, subtree book.Account) (lines []s
 }
 
 func TestStore(t *testing.T) {
-	both(t, func(t *testing.T, s store.Store) {
+	every(t, func(t *testing.T, s store.Store) {
 		ctx := context.Background()
 		last, err := s.Last(ctx)
 		require.NoError(t, err)
 		assert.Zero(t, last)
-		require.NoError(t, s.Commit(ctx, changes(1, map[string]int64{"a": 100, "a:b": 250, "a-b": 3, "a b": 4, "ab": 5})))
-		closing := changes(3, map[string]int64{"a:b": -1})
+		w := newWriter(t, s, "stream")
+		require.NoError(t, w.commit(changes(map[string]int64{"a": 100, "a:b": 250, "a-b": 3, "a b": 4, "ab": 5})))
+		closing := changes(map[string]int64{"a:b": -1})
 		closing.States["a"] = book.Closed
 		closing.Closing = []book.Money{{Amount: book.Amount{Decimal: decimal.New(1, 0)}, Commodity: "EUR"}}
-		require.NoError(t, s.Commit(ctx, closing))
+		require.NoError(t, w.commit(closing))
 
 		assert.Equal(t, []string{"a 1.00 EUR", "a:b -0.01 EUR"}, listing(t, s, "a"))
 		assert.Equal(t, []string{"a-b 0.03 EUR"}, listing(t, s, "a-b"))
@@ -94,41 +143,86 @@ func TestStore(t *testing.T) {
 		assert.Equal(t, []book.Account{"a", "a:b", "a b", "a-b", "ab"}, accounts)
 		last, err = s.Last(ctx)
 		require.NoError(t, err)
-		assert.EqualValues(t, 3, last)
-		journal, err := s.Journal(ctx)
+		assert.EqualValues(t, 2, last)
+		journal, err := s.Journal(ctx, 1)
 		require.NoError(t, err)
-		assert.Equal(t, 2, journal)
+		assert.Equal(t, 1, journal)
 		assert.EqualValues(t, 2, s.Stats().Messages)
 		assert.NotEmpty(t, s.Name())
 	})
 }
 
-// The two kinds of store are the same to who uses them.
+// A message is applied with its numbers or not at all: a second time, out of
+// the hands of its holder, or after an end of the store, nothing is.
+func TestNumbersGuardTheBook(t *testing.T) {
+	every(t, func(t *testing.T, s store.Store) {
+		ctx := context.Background()
+		before := newWriter(t, s, "stream")
+		require.NoError(t, before.commit(changes(map[string]int64{"a": 1})))
+		require.ErrorIs(t, s.Commit(ctx, before.job(1), changes(map[string]int64{"a": 2})), ordering.ErrDuplicate)
+		assert.Equal(t, []string{"a 0.01 EUR"}, listing(t, s, book.Root))
+
+		states, err := s.Numbers().Acquire(ctx, []lockkeys.Key{before.stream})
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, states[0].Last)
+		job, err := s.Numbers().Job(ctx, before.job(1).Event.Name())
+		require.NoError(t, err)
+		assert.Equal(t, ordering.Processed, job.Status)
+		last, err := s.Journal(ctx, 0)
+		require.NoError(t, err)
+		assert.Equal(t, 1, last)
+	})
+}
+
+func TestInputs(t *testing.T) {
+	every(t, func(t *testing.T, s store.Store) {
+		ctx := context.Background()
+		none, err := s.Inputs(ctx)
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		first, err := s.SaveInput(ctx, store.Input{Name: "a.csv", Size: 10, Digest: "abc"})
+		require.NoError(t, err)
+		second, err := s.SaveInput(ctx, store.Input{Name: "standard input"})
+		require.NoError(t, err)
+		first.Size, first.Digest = 20, "abcdef"
+		again, err := s.SaveInput(ctx, first)
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+		all, err := s.Inputs(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, []store.Input{{ID: 1, Name: "a.csv", Size: 20, Digest: "abcdef"}, {ID: 2, Name: "standard input"}}, all)
+		assert.Equal(t, second, all[1])
+	})
+}
+
+// All kinds of store are the same to who uses them.
 func TestStoresAgree(t *testing.T) {
 	names := []string{"a", "a:b", "a:b:c", "a-b", "a;", "b"}
-	both := map[string]store.Store{"memory": store.NewMemory(), "sqlite": open(t, filepath.Join(t.TempDir(), "ledger.db"))}
-	seq := uint64(0)
+	var writers []*writer
+	for _, open := range kinds {
+		writers = append(writers, newWriter(t, open(t), "stream"))
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		seq++
 		balances := rapid.MapOfN(rapid.SampledFrom(names), rapid.Int64Range(-1000, 1000), 0, 3).Draw(t, "balances")
 		subtree := book.Account(rapid.SampledFrom(append(names, "")).Draw(t, "subtree"))
 		var lists [][]string
-		for _, s := range both {
-			require.NoError(t, s.Commit(context.Background(), changes(seq, balances)))
-			lists = append(lists, listing(t, s, subtree))
+		for _, w := range writers {
+			require.NoError(t, w.commit(changes(balances)))
+			lists = append(lists, listing(t, w.store, subtree))
+			require.Equal(t, lists[0], listing(t, w.store, subtree))
 		}
-		require.Equal(t, lists[0], lists[1])
 	})
 }
 
 func TestConcurrentCommits(t *testing.T) {
-	both(t, func(t *testing.T, s store.Store) {
+	every(t, func(t *testing.T, s store.Store) {
 		const n = 200
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
 				account := fmt.Sprintf("a:%d", i)
-				if assert.NoError(t, s.Commit(context.Background(), changes(uint64(i+1), map[string]int64{account: 1}))) {
+				w := newWriter(t, s, fmt.Sprint(i))
+				if assert.NoError(t, w.commit(changes(map[string]int64{account: 1}))) {
 					assert.Len(t, listing(t, s, book.Account(account)), 1) // lasting when Commit returns
 				}
 			})
@@ -147,16 +241,18 @@ func TestReopen(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))
 	s, err := store.Open(ctx, path)
 	require.NoError(t, err)
-	require.NoError(t, s.Commit(ctx, changes(7, map[string]int64{"a": 12_345})))
+	w := newWriter(t, s, "stream")
+	require.NoError(t, w.commit(changes(map[string]int64{"a": 12_345})))
 	require.NoError(t, s.Close())
-	require.ErrorContains(t, s.Commit(ctx, changes(8, nil)), "closed")
+	require.ErrorIs(t, w.commit(changes(nil)), ordering.ErrStoreClosed)
 	require.FileExists(t, path)
 
 	again := open(t, path)
 	last, err := again.Last(ctx)
 	require.NoError(t, err)
-	assert.EqualValues(t, 7, last)
+	assert.EqualValues(t, 1, last)
 	assert.Equal(t, []string{"a 123.45 EUR"}, listing(t, again, book.Root))
+	assert.EqualValues(t, 1, newWriter(t, again, "stream").last)
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -171,46 +267,28 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "not a database")
 }
 
-// A message of which any part cannot be written leaves nothing, nor do those
-// that were to be written with it; all of them are told.
-func TestFailedCommitLeavesNothing(t *testing.T) {
-	ctx := context.Background()
-	s := open(t, filepath.Join(t.TempDir(), "ledger.db"))
-	require.NoError(t, s.Commit(ctx, changes(1, map[string]int64{"a": 1})))
-	require.ErrorContains(t, s.Commit(ctx, changes(1, map[string]int64{"a": 2, "b": 2})), "journal entry 1") // its place is taken
-	assert.Equal(t, []string{"a 0.01 EUR"}, listing(t, s, book.Root))
-	require.NoError(t, s.Commit(ctx, changes(2, map[string]int64{"a": 3})))
-	assert.Equal(t, []string{"a 0.03 EUR"}, listing(t, s, book.Root))
-}
-
 // Two programs on one database would lose updates, since their locks know
-// nothing of each other. The one that comes second to write is told.
-func TestAnotherProgramIsNoticed(t *testing.T) {
-	ctx := context.Background()
+// nothing of each other. The one that opens it takes it over.
+func TestAnotherProgramTakesOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	mine, other := open(t, path), open(t, path)
-	require.NoError(t, mine.Commit(ctx, changes(1, map[string]int64{"a": 1})))
-	require.ErrorContains(t, other.Commit(ctx, changes(2, map[string]int64{"a": 5})), "another program")
-	require.NoError(t, mine.Commit(ctx, changes(2, map[string]int64{"a": 2})))
-	assert.Equal(t, []string{"a 0.02 EUR"}, listing(t, mine, book.Root))
+	mine := newWriter(t, open(t, path), "stream")
+	require.NoError(t, mine.commit(changes(map[string]int64{"a": 1})))
+	other := newWriter(t, open(t, path), "stream")
+	require.ErrorIs(t, mine.commit(changes(map[string]int64{"a": 5})), ordering.ErrFenced)
+	require.NoError(t, other.commit(changes(map[string]int64{"a": 2})))
+	assert.Equal(t, []string{"a 0.02 EUR"}, listing(t, other.store, book.Root))
 }
 
 func TestCommitIsWithdrawnInTime(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	w := newWriter(t, s, "stream")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := s.Commit(ctx, changes(1, map[string]int64{"a": 1}))
+	err := s.Commit(ctx, w.job(1), changes(map[string]int64{"a": 1}))
 	if err != nil { // either it was withdrawn, or it was written and says so
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Empty(t, listing(t, s, book.Root))
 		return
 	}
 	assert.Len(t, listing(t, s, book.Root), 1)
-}
-
-func TestNotOurSchema(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "other.db")
-	store.Exec(t, path, `CREATE TABLE things (x)`)
-	_, err := store.Open(context.Background(), path)
-	require.ErrorContains(t, err, "not a ledger of this version")
 }

@@ -10,8 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/service"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Doer runs a message and waits for its answer.
@@ -32,11 +33,13 @@ type Answer struct {
 // What Status may be.
 const (
 	Applied   = "applied"
-	Malformed = "malformed" // no message: do not send it again
-	Rejected  = "rejected"  // the book does not allow it, or an expectation did not hold
-	Unknown   = "unknown"   // it may yet be applied
-	Refused   = "refused"   // not accepted: send it again later
-	Failed    = "failed"    // not applied
+	Done      = "done before" // by its numbers: it was not applied again
+	Held      = "held"        // kept until those come that its numbers say are before it
+	Malformed = "malformed"   // no message: do not send it again
+	Rejected  = "rejected"    // the book does not allow it, or an expectation did not hold
+	Unknown   = "unknown"     // it may yet be applied
+	Refused   = "refused"     // not accepted: send it again later
+	Failed    = "failed"      // not applied
 )
 
 // maxBody bounds the bytes of a message.
@@ -97,14 +100,26 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 		return http.StatusConflict, Answer{Status: Rejected, Reason: "expectation not met", Error: unmet.Error()}
 	}
 	switch {
-	case errors.Is(err, dispatcher.ErrClosed):
+	case errors.Is(err, service.ErrDone):
+		return http.StatusOK, Answer{Status: Done}
+	case errors.Is(err, service.ErrHeld):
+		return http.StatusAccepted, Answer{Status: Held}
+	case contradicts(err):
+		return http.StatusConflict, Answer{Status: Rejected, Reason: "numbers", Error: err.Error()}
+	case errors.Is(err, ordering.ErrClosed):
 		return http.StatusServiceUnavailable, Answer{Status: Refused, Error: "the service is ending"}
-	case errors.Is(err, dispatcher.ErrStopped):
+	case errors.Is(err, ordering.ErrStopped):
 		return http.StatusServiceUnavailable, Answer{Status: Refused, Error: "the service has stopped after a failure"}
 	case waited != nil:
 		return http.StatusGatewayTimeout, Answer{Status: Unknown, Error: "no answer in time: look at the balances before sending it again"}
 	}
 	return http.StatusInternalServerError, Answer{Status: Failed, Error: "the message could not be applied; the service stops"}
+}
+
+// contradicts tells whether a message can never run for its numbers.
+func contradicts(err error) bool {
+	_, contradiction := errors.AsType[*ordering.ContradictionError](err)
+	return contradiction || errors.Is(err, ordering.ErrEnded)
 }
 
 func respond(w http.ResponseWriter, code int, a Answer) {

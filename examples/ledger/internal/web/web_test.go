@@ -16,7 +16,9 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/service"
 	"github.com/interlock-go/interlock/examples/ledger/internal/web"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // answering is a service that answers every message the same.
@@ -62,9 +64,15 @@ func TestAnswers(t *testing.T) {
 			`{"status":"rejected","reason":"no cover","error":"no cover: none"}`},
 		"unmet": {good, answering{err: handlerError(&book.UnmetError{Expectation: book.Expectation{Account: "a", Balance: amount}})}, 409,
 			`{"status":"rejected","reason":"expectation not met","error":"expectation not met: a has 0, expected 2.50"}`},
-		"closed":  {good, answering{err: dispatcher.ErrClosed}, 503, `{"status":"refused","error":"the service is ending"}`},
-		"stopped": {good, answering{err: fmt.Errorf("%w: disk full", dispatcher.ErrStopped)}, 503, `{"status":"refused","error":"the service has stopped after a failure"}`},
-		"failed":  {good, answering{err: handlerError(errors.New("disk full"))}, 500, `{"status":"failed","error":"the message could not be applied; the service stops"}`},
+		"closed":  {good, answering{err: ordering.ErrClosed}, 503, `{"status":"refused","error":"the service is ending"}`},
+		"stopped": {good, answering{err: fmt.Errorf("%w: disk full", ordering.ErrStopped)}, 503, `{"status":"refused","error":"the service has stopped after a failure"}`},
+		"done":    {good, answering{err: service.ErrDone}, 200, `{"status":"done before"}`},
+		"held":    {good, answering{err: service.ErrHeld}, 202, `{"status":"held"}`},
+		"contradiction": {good, answering{err: &ordering.ContradictionError{}}, 409,
+			`{"status":"rejected","reason":"numbers","error":"ordering: events contradict each other in their numbers:"}`},
+		"ended": {good, answering{err: ordering.ErrEnded}, 409,
+			`{"status":"rejected","reason":"numbers","error":"ordering: stream has ended before this number"}`},
+		"failed": {good, answering{err: handlerError(errors.New("disk full"))}, 500, `{"status":"failed","error":"the message could not be applied; the service stops"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ask(c.service, http.MethodPost, "/messages", strings.NewReader(c.body))

@@ -1,0 +1,110 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Finish runs what was submitted and ends the service. When ctx ends first,
+// the messages that have not begun by then are left, and the error says how
+// many. It returns what could not go on: streams with messages that wait for
+// others.
+func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err error) {
+	settled := s.settle(ctx)
+	ctx = context.WithoutCancel(ctx)
+	waiting, parked := s.sequencer.Parked(ctx)
+	err = s.sequencer.Shutdown(ctx)
+	s.end.closing.Wait()
+	if n := s.unfinished.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("messages that were accepted and not run: %d", n))
+	}
+	return waiting, errors.Join(s.aborted(), settled, parked, err)
+}
+
+// settle waits until everything has ended, what is held and can go on as well.
+func (s *Service) settle(ctx context.Context) error {
+	for {
+		if err := s.sequencer.Drain(ctx); err != nil {
+			return err
+		}
+		moving, err := s.moving(ctx)
+		if err != nil || !moving {
+			return err
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// moving tells whether the store holds messages that are about to run: nothing
+// closes their streams, or what was missing is there.
+func (s *Service) moving(ctx context.Context) (bool, error) {
+	numbers := s.cfg.Store.Numbers()
+	backlog, err := numbers.Backlog(ctx)
+	if err != nil || len(backlog) > 0 {
+		return len(backlog) > 0, err
+	}
+	parked, err := numbers.Parked(ctx)
+	for _, p := range parked {
+		if p.Gap.From == 0 {
+			continue // it is no gap
+		}
+		held, err := numbers.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
+		if err != nil {
+			return false, err
+		}
+		if len(held) > 0 {
+			if n, _ := held[0].On(p.Gap.Stream); n == p.Gap.From {
+				return true, nil
+			}
+		}
+	}
+	return false, err
+}
+
+// ending is what ends a service before its time.
+type ending struct {
+	closing sync.WaitGroup
+	mu      struct {
+		sync.Mutex
+		cause error
+	}
+}
+
+// abort ends the service when it cannot go on: a message that has its numbers
+// could not be offered, so those after it would wait for it in vain; or the
+// database belongs to somebody else. It does not wait for that.
+func (s *Service) abort(cause error) {
+	s.end.mu.Lock()
+	defer s.end.mu.Unlock()
+	if s.end.mu.cause != nil {
+		return
+	}
+	s.end.mu.cause = cause
+	s.end.closing.Go(func() { _ = s.sequencer.Close() }) // it is called by no handler
+}
+
+func (s *Service) aborted() error {
+	s.end.mu.Lock()
+	defer s.end.mu.Unlock()
+	return s.end.mu.cause
+}
+
+// Err returns nil while messages are accepted, and then why they are not.
+func (s *Service) Err() error {
+	if err := s.aborted(); err != nil {
+		return err
+	}
+	return s.sequencer.Err()
+}
+
+// Stopped tells whether the machinery failed, so that nothing runs any more.
+func (s *Service) Stopped() bool {
+	return s.aborted() != nil || errors.Is(s.sequencer.Err(), ordering.ErrStopped)
+}

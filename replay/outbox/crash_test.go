@@ -131,6 +131,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 	enough := make(chan struct{})
 	var producers sync.WaitGroup
+	var down sync.RWMutex // locked while the server is
 	for producer := range 3 {
 		producers.Go(func() {
 			for i := producer; ; i++ {
@@ -140,30 +141,28 @@ func TestServerIsKilled(t *testing.T) {
 				default:
 				}
 				streams := streamSets[i%len(streamSets)]
-				tx, err := db.BeginTx(ctx, nil)
-				if err != nil {
+				if enqueue(ctx, box, db, streams) != nil {
+					//lint:ignore SA2001 it waits until the server is back
+					down.RLock()
+					down.RUnlock()
 					continue
 				}
-				_, err = box.Enqueue(ctx, tx, &ordering.Event{}, keys(streams...)...)
-				if err != nil {
-					_ = tx.Rollback()
-					continue
+				mu.Lock()
+				for _, s := range streams {
+					committed[s]++
 				}
-				if tx.Commit() == nil {
-					mu.Lock()
-					for _, s := range streams {
-						committed[s]++
-					}
-					mu.Unlock()
-				}
+				mu.Unlock()
 			}
 		})
 	}
 	for range 2 {
 		n := commits()
 		require.Eventually(t, func() bool { return commits() > n+50 }, 20*time.Second, time.Millisecond)
+		down.Lock()
 		server.Kill()
-		require.NoError(t, server.Restart())
+		err := server.Restart()
+		down.Unlock()
+		require.NoError(t, err)
 	}
 	n := commits()
 	require.Eventually(t, func() bool { return commits() > n+50 }, 20*time.Second, time.Millisecond)
@@ -174,4 +173,17 @@ func TestServerIsKilled(t *testing.T) {
 	for stream, n := range committed {
 		assert.GreaterOrEqual(t, len(r.numbers(stream)), n, stream)
 	}
+}
+
+// enqueue is put, where anything may fail.
+func enqueue(ctx context.Context, box *outbox.Outbox, db *sql.DB, streams []string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := box.Enqueue(ctx, tx, &ordering.Event{}, keys(streams...)...); err != nil {
+		return err
+	}
+	return tx.Commit()
 }

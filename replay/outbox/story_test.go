@@ -1,0 +1,80 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay"
+	"github.com/interlock-go/interlock/replay/outbox"
+)
+
+// A channel that loses what it has confirmed and delivers other events twice
+// lies between the relay and a sequencer, which asks the outbox for what it
+// lacks. Every event takes effect once, in order.
+func TestExactlyOnceThroughABadChannel(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "outbox", Source: box}}})
+		require.NoError(t, err)
+		effects := newReceiver()
+		sequencer, err := ordering.New(t.Context(), ordering.Config{
+			Store:      ordering.NewMemory(),
+			Handler:    func(ctx context.Context, job ordering.Job) error { return effects.Publish(ctx, job.Event) },
+			Replayer:   replayer,
+			GapTimeout: 5 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		defer sequencer.Close()
+
+		var mu sync.Mutex
+		random := rand.New(rand.NewPCG(3, 1))
+		channel := func(ctx context.Context, e *ordering.Event) error {
+			mu.Lock()
+			chance := random.IntN(10)
+			mu.Unlock()
+			if chance < 2 && e.Type != "last" {
+				return nil // confirmed, and lost
+			}
+			if err := sequencer.Offer(ctx, e, nil); err != nil {
+				return err
+			}
+			if chance < 4 {
+				return errAway // delivered, and not confirmed
+			}
+			return nil
+		}
+		start(t, box, outbox.PublisherFunc(channel), outbox.RelayConfig{Window: 4})
+		want := map[string]int{}
+		for i := range 90 {
+			streams := streamSets[i%len(streamSets)]
+			put(t, box, db, streams...)
+			for _, s := range streams {
+				want[s]++
+			}
+		}
+		for stream := range want { // what comes last is not missed by anybody
+			inTx(t, db, func(tx *sql.Tx) {
+				_, err := box.Enqueue(t.Context(), tx, &ordering.Event{Type: "last"}, lockkeys.MustParse(stream))
+				require.NoError(t, err)
+			})
+		}
+		for stream, n := range want {
+			require.Eventually(t, func() bool { return len(effects.numbers(stream)) == n+1 }, 20*time.Second, time.Millisecond, stream)
+		}
+		effects.check(t)
+		effects.mu.Lock()
+		defer effects.mu.Unlock()
+		for id, times := range effects.mu.times {
+			assert.Equal(t, 1, times, id)
+		}
+	})
+}

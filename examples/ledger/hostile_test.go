@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/service"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -57,6 +59,23 @@ func TestHostileChannel(t *testing.T) {
 					assert.Equal(t, ownOf(want.Balances), ownOf(got.balances))
 				})
 			}
+		})
+	}
+}
+
+// The same with databases, which have to hold what cannot run yet.
+func TestHostileChannelOnDatabases(t *testing.T) {
+	server := pgtest.Start(t)
+	ms := numbered(t, madeUp(t, 1200))
+	want := replayAll(t, setup{"memory", 1, dispatcher.HeadOnly()}, unnumbered(ms))
+	for kind, name := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "ledger.db"), "postgres": server.Database(t)} {
+		t.Run(kind, func(t *testing.T) {
+			s, err := store.Open(context.Background(), name)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			got := runHostile(t, s, channels()["bursty"], ms)
+			assert.Equal(t, want.Audit.Outcomes.Count, got.audit.Outcomes.Count)
+			assert.Equal(t, ownOf(want.Balances), ownOf(got.balances))
 		})
 	}
 }

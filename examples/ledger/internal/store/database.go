@@ -66,11 +66,11 @@ func OpenPostgres(ctx context.Context, url string) (Store, error) {
 func open(ctx context.Context, numbers *sqlstore.Store, name, tables string) (Store, error) {
 	d := &Database{name: name, numbers: numbers}
 	d.mu.states = map[int]*sql.Stmt{}
-	err := numbers.Migrate(ctx, "ledger", []string{tables})
-	if err == nil {
-		err = d.prepare(ctx)
+	if err := numbers.Migrate(ctx, "ledger", []string{tables}); err != nil {
+		err = fmt.Errorf("the tables of the ledger cannot be made: if others have their names, give another database: %w", err)
+		return nil, errors.Join(err, d.Close())
 	}
-	if err != nil {
+	if err := d.prepare(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

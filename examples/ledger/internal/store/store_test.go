@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -265,6 +266,18 @@ func TestOpenRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte("this is no database, and long enough to be sure of that"), 0o600))
 	_, err = store.Open(ctx, text)
 	require.ErrorContains(t, err, "not a database")
+}
+
+func TestNotOurTables(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.Exec(`CREATE TABLE accounts (x)`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = store.Open(context.Background(), path)
+	require.ErrorContains(t, err, "give another database")
+	require.ErrorContains(t, err, "accounts")
 }
 
 // Two programs on one database would lose updates, since their locks know

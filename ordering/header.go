@@ -54,7 +54,8 @@ var ErrSequenceID = errors.New("ordering: bad " + SequenceIDHeader)
 // ParseSequenceID reads the header form of positions. Where the key is known
 // from elsewhere, from a routing key for example, the header may be a bare
 // number, as in the paper: then that is the number on stream. With the root as
-// stream a bare number is an error. The positions returned are fit for an
+// stream a bare number is an error. Spaces and tabs around a comma, an equals
+// sign or a semicolon do not count. The positions returned are fit for an
 // event: [Event.Validate] accepts them.
 func ParseSequenceID(header string, stream lockkeys.Key) ([]Position, error) {
 	bad := func(part string, reason error) error {

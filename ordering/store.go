@@ -44,7 +44,7 @@ type Store interface {
 	//
 	// The error wraps [ErrDuplicate] if any of the numbers is done already,
 	// and [ErrFenced] if a stream has another holder; if both are so, either
-	// one. A record without a token for each position is refused.
+	// one. A record without an event, or a token for each position, is refused.
 	Commit(ctx context.Context, r Record) error
 
 	// Skip makes numbers of a stream done for which there is no event, and

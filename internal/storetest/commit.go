@@ -92,11 +92,12 @@ var commitTests = []test{
 		require.Equal(f, []state{{Last: 1, Ended: 1}}, f.states("a"))
 		require.Equal(f, r.JobState, f.job("x"))
 	}},
-	{promise: "a record without a token for each position is refused", run: func(f *fixture) {
+	{promise: "a record without an event, or a token for each position, is refused", run: func(f *fixture) {
 		f.acquire("a", "b")
 		r := f.record(event("x", "a=1, b=1"))
 		r.Fences = r.Fences[:1]
 		require.Error(f, f.store.Commit(f.ctx, r))
+		require.Error(f, f.store.Commit(f.ctx, ordering.Record{}))
 		f.noJob("x")
 		require.Equal(f, []state{{}, {}}, f.states("a", "b"))
 	}},

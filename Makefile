@@ -48,7 +48,7 @@ targets:
 	@cd bench && go run ./cmd/targets
 
 model:
-	cd bench && go test -count=1 -v -run TestModel ./model
+	@cd bench && go run ./cmd/model
 
 soak:
 	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger

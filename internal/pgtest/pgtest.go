@@ -201,14 +201,21 @@ func (s *Server) url(database string) string {
 // Database makes a new database and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	db, err := sql.Open("pgx", s.url("postgres"))
+	url, err := s.NewDatabase()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return url
+}
+
+// NewDatabase is Database outside of tests.
+func (s *Server) NewDatabase() (url string, err error) {
+	db, err := sql.Open("pgx", s.url("postgres"))
+	if err != nil {
+		return "", err
+	}
 	defer db.Close()
 	name := fmt.Sprintf("test_%d", s.databases.Add(1))
-	if _, err := db.Exec(`CREATE DATABASE ` + name); err != nil {
-		t.Fatal(err)
-	}
-	return s.url(name)
+	_, err = db.Exec(`CREATE DATABASE ` + name)
+	return s.url(name), err
 }

@@ -30,7 +30,8 @@ func (c Config) validate() error {
 // RelayConfig configures a [Relay]; the zero value of a field means its default.
 type RelayConfig struct {
 	// Window is the most events that are being published at the same time.
-	// They have no stream in common. Default: 64.
+	// They have no stream in common. For each, what follows it on its stream
+	// may be loaded already, up to 32 events or 64 KiB. Default: 64.
 	Window int
 	// Timeout is how long one call of Publish may take. Default: 30 s.
 	Timeout time.Duration

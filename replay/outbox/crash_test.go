@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,12 @@ func TestServerIsKilled(t *testing.T) {
 	enough := make(chan struct{})
 	var producers sync.WaitGroup
 	var down sync.RWMutex // locked while the server is
+	var folder string
+	require.NoError(t, db.QueryRow(`SHOW data_directory`).Scan(&folder))
+	back := func() {
+		down.RLock()
+		defer down.RUnlock()
+	}
 	for producer := range 3 {
 		producers.Go(func() {
 			for i := producer; ; i++ {
@@ -142,9 +149,7 @@ func TestServerIsKilled(t *testing.T) {
 				}
 				streams := streamSets[i%len(streamSets)]
 				if enqueue(ctx, box, db, streams) != nil {
-					//lint:ignore SA2001 it waits until the server is back
-					down.RLock()
-					down.RUnlock()
+					back()
 					continue
 				}
 				mu.Lock()
@@ -160,6 +165,7 @@ func TestServerIsKilled(t *testing.T) {
 		require.Eventually(t, func() bool { return commits() > n+50 }, 20*time.Second, time.Millisecond)
 		down.Lock()
 		server.Kill()
+		gone(t, folder)
 		err := server.Restart()
 		down.Unlock()
 		require.NoError(t, err)
@@ -173,6 +179,19 @@ func TestServerIsKilled(t *testing.T) {
 	for stream, n := range committed {
 		assert.GreaterOrEqual(t, len(r.numbers(stream)), n, stream)
 	}
+}
+
+// gone waits until no process of a server is left: one that was being started
+// at the kill ends a little later, and keeps a new server from starting.
+func gone(t *testing.T, folder string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		processes, _ := filepath.Glob("/proc/[0-9]*/cwd")
+		return !slices.ContainsFunc(processes, func(link string) bool {
+			target, _ := os.Readlink(link)
+			return target == folder
+		})
+	}, 20*time.Second, time.Millisecond)
 }
 
 // enqueue is put, where anything may fail.

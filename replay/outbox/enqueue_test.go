@@ -118,6 +118,25 @@ func TestEnqueueManyStreams(t *testing.T) {
 	})
 }
 
+// Above READ COMMITTED a producer that comes second gets an error, and there is
+// no hole either.
+func TestRepeatableRead(t *testing.T) {
+	box, db := newPostgres(t).box(t, outbox.Config{})
+	put(t, box, db, "a")
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var n int
+	require.NoError(t, tx.QueryRow(`SELECT count(*) FROM outbox_events`).Scan(&n))
+	put(t, box, db, "a")
+	_, err = box.Enqueue(t.Context(), tx, &ordering.Event{}, keys("new", "a")...)
+	require.ErrorContains(t, err, "could not serialize access")
+	_, err = box.Enqueue(t.Context(), tx, &ordering.Event{}, keys("new")...)
+	require.NoError(t, err, "other streams are free")
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, "new=2, a=3", ordering.FormatSequenceID(put(t, box, db, "new", "a").Positions))
+}
+
 // Producers commit, roll back, and roll back to savepoints, at random and at
 // the same time; the committed numbers of each stream are 1 to n.
 func TestNumbersHaveNoHoles(t *testing.T) {

@@ -47,6 +47,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 		for l.sending > 0 {
 			l.take(<-l.results)
 		}
+		l.waiting = nil
 		l.count()
 	}()
 	timer := time.NewTimer(0)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 )
@@ -34,7 +35,7 @@ func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
-	ids, err := column[any](ctx, tx, `DELETE FROM outbox_events WHERE id IN
+	ids, err := column(ctx, tx, `DELETE FROM outbox_events WHERE id IN
 		(SELECT id FROM outbox_events WHERE sent < $1 ORDER BY sent LIMIT $2) RETURNING id`, before, pruneBatch)
 	if err != nil || len(ids) == 0 {
 		return 0, err
@@ -43,4 +44,21 @@ func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
 		return 0, err
 	}
 	return int64(len(ids)), tx.Commit()
+}
+
+// column returns the values of a query with one column.
+func column(ctx context.Context, tx *sql.Tx, query string, args ...any) (values []any, err error) {
+	found, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var value any
+		if err := found.Scan(&value); err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, found.Err()
 }

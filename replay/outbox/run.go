@@ -94,8 +94,9 @@ func (l *leader) retry(stopped, work context.Context) {
 }
 
 // settle takes a result and those that have come meanwhile, and marks what was
-// confirmed. It tells whether there may be something to start.
+// confirmed. It tells whether a run has ended, so that another may start.
 func (l *leader) settle(ctx context.Context, first result) (ended bool, err error) {
+	before := l.sending
 	var over []*run
 	for r, more := first, true; more; {
 		if run := l.take(r); run != nil {
@@ -115,7 +116,7 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 			delete(l.busy, stream)
 		}
 	}
-	return l.sending < l.config.Window, nil
+	return l.sending < before, nil
 }
 
 // take notes a result. It returns the run if that has ended and leaves its

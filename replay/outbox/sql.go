@@ -37,24 +37,6 @@ func repeat(d Dialect, n int, part string) string {
 	}
 }
 
-// column returns the values of a query with one column.
-func column[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	found, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	var values []T
-	for found.Next() {
-		var value T
-		if err := found.Scan(&value); err != nil {
-			return nil, err
-		}
-		values = append(values, value)
-	}
-	return values, found.Err()
-}
-
 // lastOf returns the last number of a stream, 0 if there is none, and whether
 // the stream has ended with it.
 func lastOf(ctx context.Context, db querier, stream lockkeys.Key) (last uint64, ended bool, err error) {

@@ -51,10 +51,10 @@
 // SQLite: open it with a busy time-out, with the write-ahead log, and with
 // transactions that begin as writers ("_txlock=immediate" of the driver
 // modernc.org/sqlite), or a transaction that reads first may fail with
-// SQLITE_BUSY. A relay in another process works, but one process that writes
-// without any pause can keep another from the write lock for long. A relay
-// needs no connection of its own. Nothing keeps two relays from being active at the same time: first
-// deliveries stay in order, but each sends what the other sends.
+// SQLITE_BUSY. A relay needs no connection of its own. One in another process
+// works, but a process that writes without any pause can keep others from the
+// write lock for long. Nothing keeps two relays from being active at the same
+// time: first deliveries stay in order, but each sends what the other sends.
 //
 // PostgreSQL: any isolation level; above READ COMMITTED, producers of one
 // stream get serialization errors instead of waiting. Of several relays one is

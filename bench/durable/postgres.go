@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"testing"
 
 	"github.com/interlock-go/interlock/internal/pgtest"
 	pgstore "github.com/interlock-go/interlock/ordering/sqlstore/postgres"
@@ -31,7 +29,7 @@ func MeasurePostgres(ctx context.Context, rounds, n int) (t Throughput, err erro
 	defer server.Close()
 	var urls [2]string
 	for i := range urls {
-		if urls[i], err = newDatabase(server); err != nil {
+		if urls[i], err = server.NewDatabase(); err != nil {
 			return t, err
 		}
 	}
@@ -60,19 +58,3 @@ func MeasurePostgres(ctx context.Context, rounds, n int) (t Throughput, err erro
 	})
 	return t, err
 }
-
-// newDatabase makes a database on a server that was made for tests.
-func newDatabase(server *pgtest.Server) (url string, err error) {
-	defer func() {
-		if failure := recover(); failure != nil {
-			err = fmt.Errorf("new database: %v", failure)
-		}
-	}()
-	return server.Database(panicking{}), nil
-}
-
-// panicking stands in for a test where there is none.
-type panicking struct{ testing.TB }
-
-func (panicking) Helper()           {}
-func (panicking) Fatal(args ...any) { panic(fmt.Sprint(args...)) }

@@ -16,24 +16,23 @@ import (
 // interlock is a sequencer whose handlers commit their effect with the numbers
 // of their event.
 type interlock struct {
-	store   *sqlstore.Store
-	seq     *ordering.Sequencer
-	exec    func(tx *sql.Tx) execer
-	entries []entry // those of the run, which events are places in
-	failed  chan error
+	store      *sqlstore.Store
+	seq        *ordering.Sequencer
+	statements map[string]*sql.Stmt
+	entries    []entry // those of the run, which events are places in
+	failed     chan error
 }
 
 // newInterlock takes the store over and makes the ledger's tables in it.
 func newInterlock(ctx context.Context, d dialect, store *sqlstore.Store) (_ *interlock, err error) {
-	i := &interlock{store: store, failed: make(chan error, 1)}
-	i.exec = func(tx *sql.Tx) execer {
-		return func(ctx context.Context, statement string, args ...any) error {
-			_, err := tx.ExecContext(ctx, d.text(statement), args...)
-			return err
-		}
-	}
+	i := &interlock{store: store, statements: map[string]*sql.Stmt{}, failed: make(chan error, 1)}
 	if err := store.Migrate(ctx, "ledger", tables); err != nil {
 		return nil, errors.Join(err, store.Close())
+	}
+	for _, text := range []string{upsertBalance, insertJournal} {
+		if i.statements[text], err = store.Prepare(ctx, d.text(text)); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
 	}
 	i.seq, err = ordering.New(ctx, ordering.Config{
 		Store: store, Handler: store.InTx(i.handle), Failure: ordering.Stop,
@@ -48,7 +47,10 @@ func newInterlock(ctx context.Context, d dialect, store *sqlstore.Store) (_ *int
 
 func (i *interlock) handle(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
 	e := &i.entries[binary.LittleEndian.Uint64(job.Event.Payload)]
-	return e.apply(ctx, i.exec(tx))
+	return e.apply(ctx, func(ctx context.Context, statement string, args ...any) error {
+		_, err := tx.StmtContext(ctx, i.statements[statement]).ExecContext(ctx, args...)
+		return err
+	})
 }
 
 // run offers entries and waits until all were applied.

@@ -170,17 +170,24 @@ func (s *Server) Restart() (err error) {
 func (s *Server) Kill() {
 	text, _ := os.ReadFile(s.dir + "/data/postmaster.pid")
 	line, _, _ := strings.Cut(string(text), "\n")
+	var pids []int
 	if pid, err := strconv.Atoi(line); err == nil {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		for _, child := range strings.Fields(string(children)) {
 			if pid, err := strconv.Atoi(child); err == nil {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
+				pids = append(pids, pid)
 			}
 		}
 	}
 	_ = s.leash.Close()
 	_ = s.wrapper.Wait()
+	for _, pid := range pids { // those that are still ending have the shared memory
+		for syscall.Kill(pid, 0) == nil {
+			<-time.After(time.Millisecond)
+		}
+	}
 }
 
 // Close ends the server and removes its data.

@@ -139,6 +139,8 @@ func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool
 
 func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && fence != 0 }
 
+func (b *postgres) writes() *sql.DB { return b.db }
+
 func (b *postgres) waiting() int { return 0 }
 
 func (b *postgres) close() error { return nil }

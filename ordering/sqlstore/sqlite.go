@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
@@ -64,6 +65,9 @@ type request struct {
 // first waits for the last.
 const maxGroup = 512
 
+// maxYields is how often the writer lets others run before it begins.
+const maxYields = 4
+
 func (w *writer) prepare(ctx context.Context) error {
 	err := w.db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
 	if err != nil {
@@ -101,16 +105,22 @@ func (w *writer) run() {
 	}
 }
 
-// gather returns first and those that wait behind it.
+// gather returns first and those that wait behind it. Workers that have just
+// been told of the last group are let go first: they come back at once with
+// their next events, and make the group twice as large as it would be.
 func (w *writer) gather(first *request) []*request {
 	group := []*request{first}
-	for len(group) < maxGroup {
+	for yields := 0; len(group) < maxGroup; {
 		select {
 		case r := <-w.queue:
 			group = append(group, r)
+			continue
 		default:
-			return group
 		}
+		if yields++; yields > maxYields {
+			break
+		}
+		runtime.Gosched()
 	}
 	return group
 }
@@ -320,6 +330,8 @@ func (b *sqlite) rows(ctx context.Context, db queryer, streams []string) ([]row,
 }
 
 func (b *sqlite) fences(_ row, fence int64) bool { return fence == b.token }
+
+func (b *sqlite) writes() *sql.DB { return b.db }
 
 func (b *sqlite) waiting() int { return len(b.queue) }
 

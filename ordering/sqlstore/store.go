@@ -45,8 +45,10 @@ type backend interface {
 	lockParking(ctx context.Context, tx *sql.Tx, parking string, streams []ordering.Position) error
 	// fences tells whether the row belongs to who has a token.
 	fences(r row, fence int64) bool
-	close() error
+	// writes is the database that transactions are made on.
+	writes() *sql.DB
 	waiting() int
+	close() error
 }
 
 // row is a row of the table of streams.
@@ -63,6 +65,17 @@ type row struct {
 // DB returns the database, for reads. Writes belong into [Store.Do]: what goes
 // past it on SQLite waits for the store's own transactions, and they for it.
 func (s *Store) DB() *sql.DB { return s.db }
+
+// Prepare prepares a statement for effects, which use it as
+// tx.StmtContext(ctx, statement): on SQLite that saves reading the SQL again
+// each time. The caller closes it, before the store. It waits for transactions
+// that are under way, so it must not be called in an effect.
+func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := s.check(ctx); err != nil {
+		return nil, err
+	}
+	return s.backend.writes().PrepareContext(ctx, query)
+}
 
 // Migrate brings tables of the caller's own up to date, in the same database:
 // it takes those of the steps that it has not taken before under the name

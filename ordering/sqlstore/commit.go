@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,12 @@ type commit struct {
 	numbers []int64  // in the order of streams
 	fences  []int64  // likewise
 	ends    bool     // it is the last event of a stream
+	careful bool     // the streams are locked before anything is written
 }
+
+// errPartly is an error of backend.position: some of the streams were moved and
+// others not. The transaction is to be undone, and made again with care.
+var errPartly = errors.New("sqlstore: not all numbers are the next ones")
 
 func newCommit(r ordering.Record) (*commit, error) {
 	if r.Event == nil {
@@ -50,7 +56,23 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	if err != nil {
 		return err
 	}
-	return storeError("commit", s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error { return s.commit(ctx, tx, c) }))
+	return storeError("commit", s.record(ctx, c, nil))
+}
+
+// record makes a record durable together with an effect, which may be nil.
+func (s *Store) record(ctx context.Context, c *commit, effect func(ctx context.Context, tx *sql.Tx) error) error {
+	do := func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.commit(ctx, tx, c); err != nil || effect == nil {
+			return err
+		}
+		return effect(ctx, tx)
+	}
+	err := s.write(ctx, "commit", do)
+	if err == errPartly {
+		c.careful = true
+		err = s.write(ctx, "commit", do)
+	}
+	return err
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
@@ -75,10 +97,7 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, effect func(ctx contex
 		return err
 	}
 	var failure error
-	err = s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error {
-		if err := s.commit(ctx, tx, c); err != nil {
-			return err
-		}
+	err = s.record(ctx, c, func(ctx context.Context, tx *sql.Tx) error {
 		failure = effect(ctx, tx)
 		return failure
 	})
@@ -104,9 +123,12 @@ func (s *Store) InTx(handler func(ctx context.Context, tx *sql.Tx, job ordering.
 
 // commit makes the numbers of an event done.
 func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
-	ok, err := s.backend.position(ctx, tx, c)
-	if err != nil {
-		return err
+	ok := false
+	if !c.careful {
+		var err error
+		if ok, err = s.backend.position(ctx, tx, c); err != nil {
+			return err
+		}
 	}
 	if !ok {
 		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {

@@ -22,8 +22,11 @@ func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
 	return &Store{db: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, closed: make(chan struct{})}, nil
 }
 
-// postgres is the backend of a PostgreSQL database. Streams are locked in
-// their sorted order, so that transactions cannot deadlock on them.
+// postgres is the backend of a PostgreSQL database. Who waits for the row of
+// a stream holds none that sorts behind it, so transactions do not deadlock.
+// The exception is advance, which does not sort: it finds rows to wait for only
+// if two holders, one of whom has lost his streams, commit the same numbers at
+// the same time; the server ends one of them with an error then.
 type postgres struct {
 	db      *sql.DB
 	commits atomic.Int64
@@ -110,31 +113,34 @@ func (b *postgres) rows(ctx context.Context, tx *sql.Tx, query string, streams [
 	return rows, err
 }
 
-// position implements backend, in one round trip. The rows are locked first,
-// in their order; what is compared is what they are then.
+// advance moves the streams whose next number it is, in one round trip, and
+// keeps the job state if that was all of them.
 const advance = `
-	WITH wanted AS (
-		SELECT * FROM unnest($8::text[], $9::bigint[], $10::bigint[]) AS wanted (stream, number, fence)
-	), locked AS MATERIALIZED (
-		SELECT stream, last, fence, spans FROM ordering_streams WHERE stream = ANY($8) ORDER BY stream FOR UPDATE
-	), good AS MATERIALIZED (
-		SELECT count(*) = cardinality($8) AS all FROM locked JOIN wanted USING (stream)
-		WHERE last = number - 1 AND locked.fence = wanted.fence AND spans = 0
-	), moved AS (
-		UPDATE ordering_streams SET last = number FROM wanted, good
-		WHERE good.all AND ordering_streams.stream = wanted.stream
-		RETURNING 1
+	WITH moved AS (
+		UPDATE ordering_streams s SET last = wanted.number
+		FROM unnest($8::text[], $9::bigint[], $10::bigint[]) AS wanted (stream, number, fence)
+		WHERE s.stream = wanted.stream AND s.last = wanted.number - 1 AND s.fence = wanted.fence AND s.spans = 0
+		RETURNING s.stream
 	), job AS (
 		INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
-		SELECT $1, $2, $3, $4, $5, $6, $7 FROM good WHERE good.all
+		SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM moved) = cardinality($8)
 		ON CONFLICT (event) DO UPDATE SET positions = excluded.positions, status = excluded.status,
-			attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended
-		RETURNING 1)
-	SELECT good.all FROM good`
+			attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended)
+	SELECT stream FROM moved`
 
-func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool, err error) {
-	err = tx.QueryRowContext(ctx, advance, append(jobArgs(c.JobState), c.streams, c.numbers, c.fences)...).Scan(&ok)
-	return ok, err
+// position implements backend.
+func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (bool, error) {
+	var moved []string
+	err := each(ctx, tx, func(scan func(...any) error) error {
+		var stream string
+		err := scan(&stream)
+		moved = append(moved, stream)
+		return err
+	}, advance, append(jobArgs(c.JobState), c.streams, c.numbers, c.fences)...)
+	if err == nil && len(moved) > 0 && len(moved) < len(c.streams) {
+		err = errPartly
+	}
+	return len(moved) > 0, err
 }
 
 func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && fence != 0 }

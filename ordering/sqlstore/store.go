@@ -35,7 +35,8 @@ type backend interface {
 	// acquire takes over the streams, which are sorted and have no doubles.
 	acquire(ctx context.Context, streams []string) ([]row, error)
 	// position makes the numbers of an event done that are all the next ones,
-	// and keeps its job state; or it does nothing and ok is false.
+	// and keeps its job state; or it does nothing and ok is false. The error
+	// may be errPartly.
 	position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool, err error)
 	// lock returns the rows of streams, so that nobody else changes them
 	// before the end of the transaction, in the order of the streams.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +17,7 @@ type commit struct {
 	numbers []int64  // in the order of streams
 	fences  []int64  // likewise
 	ends    bool     // it is the last event of a stream
-	careful bool     // the streams are locked before anything is written
 }
-
-// errPartly is an error of backend.position: some of the streams were moved and
-// others not. The transaction is to be undone, and made again with care.
-var errPartly = errors.New("sqlstore: not all numbers are the next ones")
 
 func newCommit(r ordering.Record) (*commit, error) {
 	if r.Event == nil {
@@ -56,23 +50,7 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	if err != nil {
 		return err
 	}
-	return storeError("commit", s.record(ctx, c, nil))
-}
-
-// record makes a record durable together with an effect, which may be nil.
-func (s *Store) record(ctx context.Context, c *commit, effect func(ctx context.Context, tx *sql.Tx) error) error {
-	do := func(ctx context.Context, tx *sql.Tx) error {
-		if err := s.commit(ctx, tx, c); err != nil || effect == nil {
-			return err
-		}
-		return effect(ctx, tx)
-	}
-	err := s.write(ctx, "commit", do)
-	if err == errPartly {
-		c.careful = true
-		err = s.write(ctx, "commit", do)
-	}
-	return err
+	return s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error { return s.commit(ctx, tx, c) })
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
@@ -82,11 +60,13 @@ func (s *Store) record(ctx context.Context, c *commit, effect func(ctx context.C
 // event; it must not commit it or roll it back. It is called once at most, on
 // the goroutine of the caller.
 //
-// If effect gives an error, nothing is written and Do returns that error. Other
-// errors wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then effect
-// was not called, or are a [*ordering.StoreError]. If the connection is lost
-// at the very end, the transaction may have been committed all the same; then
-// the next attempt finds a duplicate, which is right.
+// If effect gives an error, nothing is written and Do returns that error. It
+// must give those of its statements: on PostgreSQL nothing can be committed
+// after one. Other errors wrap [ordering.ErrDuplicate] or [ordering.ErrFenced],
+// and then effect was not called, or are a [*ordering.StoreError], or come from
+// what PostgreSQL checks at the end, such as a deferred constraint. If the
+// connection is lost at the very end, the transaction may have been committed
+// all the same; then the next attempt finds a duplicate, which is right.
 //
 // On SQLite, which has one writer, the effects of jobs that wait at the same
 // time run one after the other in one transaction, each in a savepoint. On
@@ -96,19 +76,19 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, effect func(ctx contex
 	if err != nil {
 		return err
 	}
-	var failure error
-	err = s.record(ctx, c, func(ctx context.Context, tx *sql.Tx) error {
-		failure = effect(ctx, tx)
-		return failure
-	})
-	switch {
-	case err == nil:
-		job.Committed()
+	err = s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.commit(ctx, tx, c); err != nil {
+			return err
+		}
+		if err := effect(ctx, tx); err != nil {
+			return &effectError{err}
+		}
 		return nil
-	case failure != nil:
-		return failure
+	})
+	if err == nil {
+		job.Committed()
 	}
-	return storeError("commit", err)
+	return err
 }
 
 // InTx makes a handler of one that does all its work in the transaction in
@@ -123,14 +103,14 @@ func (s *Store) InTx(handler func(ctx context.Context, tx *sql.Tx, job ordering.
 
 // commit makes the numbers of an event done.
 func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
-	ok := false
-	if !c.careful {
-		var err error
-		if ok, err = s.backend.position(ctx, tx, c); err != nil {
+	moved, err := s.backend.advance(ctx, tx, c)
+	if err != nil {
+		return err
+	}
+	if moved < len(c.streams) {
+		if err := moveBack(ctx, tx, c.streams[:moved]); err != nil {
 			return err
 		}
-	}
-	if !ok {
 		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {
 			return err
 		}
@@ -149,6 +129,16 @@ func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
 	}
 	if c.Held {
 		return forgetHeld(ctx, tx, c.Event.Name())
+	}
+	return nil
+}
+
+// moveBack undoes what was done of a commit for streams.
+func moveBack(ctx context.Context, tx *sql.Tx, streams []string) error {
+	for _, stream := range streams {
+		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE stream = $1`, stream); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -189,7 +179,7 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 		return fmt.Errorf("sqlstore: no such range to skip: stream %s, numbers %d to %d", k.Stream, k.From, k.To)
 	}
 	stream := k.Stream.String()
-	return storeError("skip", s.write(ctx, "skip", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "skip", func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := s.backend.lock(ctx, tx, []string{stream})
 		if err != nil {
 			return err
@@ -206,5 +196,5 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 			return err
 		}
 		return s.putJob(ctx, tx, k.JobState())
-	}))
+	})
 }

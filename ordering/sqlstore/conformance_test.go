@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/internal/storetest"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
@@ -26,9 +26,8 @@ func TestSQLite(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
-	server := pgtest.Start(t, "fsync=off")
 	storetest.Run(t, storetest.Kind{Durable: true, New: func(t *testing.T) func() ordering.Store {
-		url := server.Database(t)
+		url := database(t)
 		return func() ordering.Store {
 			store, err := postgres.Open(t.Context(), url)
 			require.NoError(t, err)
@@ -37,3 +36,5 @@ func TestPostgres(t *testing.T) {
 		}
 	}})
 }
+
+var _ ordering.Store = (*sqlstore.Store)(nil)

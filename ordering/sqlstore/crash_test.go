@@ -16,11 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
-	"github.com/interlock-go/interlock/ordering/sqlstore"
-	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
@@ -32,11 +29,6 @@ const (
 )
 
 func exit() { runtime.Goexit() }
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-}
 
 // child commits events on all streams, each where it was, until it is killed.
 func child(path string) {
@@ -111,30 +103,3 @@ func TestKilledInGroupCommits(t *testing.T) {
 	assert.EqualValues(t, total, distinct)
 	assert.Greater(t, total, uint64(15))
 }
-
-// TestTheServerIsKilled: commits fail while PostgreSQL is down, and go on when
-// it is back, each number once.
-func TestTheServerIsKilled(t *testing.T) {
-	server := pgtest.Start(t)
-	store := closed(t)(postgres.Open(t.Context(), server.Database(t)))
-	commit := func(n uint64) error {
-		key := lockkeys.Must("a")
-		states, err := store.Acquire(t.Context(), []lockkeys.Key{key})
-		if err != nil {
-			return err
-		}
-		e := &ordering.Event{ID: fmt.Sprint("a-", n), Positions: []ordering.Position{{Stream: key, Number: n}}}
-		return store.Do(t.Context(), ordering.NewJob(e, []int64{states[0].Fence}), effect(e.ID))
-	}
-	require.NoError(t, commit(1))
-	server.Kill()
-	err := commit(2)
-	require.Error(t, err)
-	require.ErrorAs(t, err, new(*ordering.StoreError))
-	require.NoError(t, server.Restart())
-	require.Eventually(t, func() bool { return commit(2) == nil }, waitAtMost, tick)
-	require.ErrorIs(t, commit(1), ordering.ErrDuplicate)
-	assert.Equal(t, 2, effects(t, store))
-}
-
-var _ ordering.Store = (*sqlstore.Store)(nil)

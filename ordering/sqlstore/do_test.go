@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -27,9 +26,17 @@ func everywhere(t *testing.T, test func(t *testing.T, open func() *sqlstore.Stor
 		test(t, func() *sqlstore.Store { return closed(t)(sqlite.Open(t.Context(), path)) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		url := pgtest.Start(t, "fsync=off").Database(t)
+		url := database(t)
 		test(t, func() *sqlstore.Store { return closed(t)(postgres.Open(t.Context(), url)) })
 	})
+}
+
+// database makes a PostgreSQL database and returns its URL.
+func database(t *testing.T) string {
+	t.Helper()
+	s, err := server()
+	require.NoError(t, err)
+	return s.Database(t)
 }
 
 func closed(t *testing.T) func(*sqlstore.Store, error) *sqlstore.Store {
@@ -136,70 +143,52 @@ func TestAZombieHasNoEffect(t *testing.T) {
 	})
 }
 
-func TestADatabaseOfANewerProgramIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "positions.db")
-	store, err := sqlite.Open(t.Context(), path)
-	require.NoError(t, err)
-	require.NoError(t, store.Migrate(t.Context(), "ordering", []string{"", "CREATE TABLE of_the_future (n INT)"}))
-	require.NoError(t, store.Close())
-	_, err = sqlite.Open(t.Context(), path)
-	require.ErrorIs(t, err, ordering.ErrSchema)
-	require.ErrorContains(t, err, path)
-}
-
-func TestATruncatedFileIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "positions.db")
-	writeFile(t, path, "this is not a database, but long enough to be taken for one if nobody looks at how it begins")
-	_, err := sqlite.Open(t.Context(), path)
-	require.ErrorContains(t, err, path)
-}
-
-// TestWorkersShareTransactions: what waits at the same time is committed in
-// one transaction.
-func TestWorkersShareTransactions(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
-	const workers = 16
-	var wait sync.WaitGroup
-	entered, leave := make(chan struct{}), make(chan struct{})
-	first := job(t, store, "first", 1)
-	wait.Go(func() {
-		assert.NoError(t, store.Do(t.Context(), first, func(context.Context, *sql.Tx) error {
-			close(entered)
-			<-leave
-			return nil
-		}))
+func TestStatementsArePreparedForEffects(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		insert, err := store.Prepare(t.Context(), `INSERT INTO effects (event) VALUES ($1)`)
+		require.NoError(t, err)
+		for n := range uint64(3) {
+			j := job(t, store, "a", n+1)
+			require.NoError(t, store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.StmtContext(ctx, insert).ExecContext(ctx, j.Event.Name())
+				return err
+			}))
+		}
+		assert.Equal(t, 3, effects(t, store))
+		require.NoError(t, store.Close())
+		_, err = store.Prepare(t.Context(), `SELECT 1`)
+		require.ErrorIs(t, err, ordering.ErrStoreClosed)
 	})
-	<-entered
-	before := store.Commits()
-	for i := range workers {
-		stream := fmt.Sprintf("s%d", i)
-		j := job(t, store, stream, 1)
-		wait.Go(func() { assert.NoError(t, store.Do(t.Context(), j, effect(stream))) })
-	}
-	require.Eventually(t, func() bool { return store.Waiting() == workers }, waitAtMost, tick)
-	close(leave)
-	wait.Wait()
-	assert.EqualValues(t, 2, store.Commits()-before, "that of the first, and one for all others")
-	assert.Equal(t, workers, effects(t, store))
 }
 
-func TestAFailedEffectDoesNotUndoItsNeighbours(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
-	var wait sync.WaitGroup
-	broken := errors.New("broken")
-	for i := range 50 {
-		stream := fmt.Sprintf("s%d", i)
-		j := job(t, store, stream, 1)
+// TestCloseWaits: what has begun is committed, and nothing begins any more.
+func TestCloseWaits(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		var wait sync.WaitGroup
+		entered, leave := make(chan struct{}), make(chan struct{})
+		j, late := job(t, store, "a", 1), job(t, store, "b", 1)
 		wait.Go(func() {
-			err := store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
-				if err := effect(stream)(ctx, tx); err != nil || i%3 != 0 {
-					return err
-				}
-				return broken
-			})
-			assert.Equal(t, i%3 == 0, errors.Is(err, broken))
+			assert.NoError(t, store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+				close(entered)
+				<-leave
+				return effect("a-1")(ctx, tx)
+			}))
 		})
-	}
-	wait.Wait()
-	assert.Equal(t, 33, effects(t, store))
+		<-entered
+		closing := make(chan error, 1)
+		go func() { closing <- store.Close() }()
+		require.Eventually(t, func() bool {
+			return errors.Is(store.Migrate(t.Context(), "test", nil), ordering.ErrStoreClosed)
+		}, waitAtMost, tick)
+		require.ErrorIs(t, store.Do(t.Context(), late, effect("b-1")), ordering.ErrStoreClosed)
+		assert.Empty(t, closing)
+		close(leave)
+		require.NoError(t, <-closing)
+		wait.Wait()
+		again := open()
+		assert.Equal(t, 1, effects(t, again))
+		assert.EqualValues(t, 1, last(t, again, "a"))
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -12,14 +13,21 @@ import (
 
 // Hold implements [ordering.Store].
 func (s *Store) Hold(ctx context.Context, events []*ordering.Event) error {
-	return storeError("hold", s.write(ctx, "hold", func(ctx context.Context, tx *sql.Tx) error {
+	if slices.Contains(events, nil) {
+		return ordering.ErrNilEvent
+	}
+	// In an order that is the same for all: then transactions do not deadlock.
+	events = slices.SortedStableFunc(slices.Values(events), func(a, b *ordering.Event) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
+	return s.write(ctx, "hold", func(ctx context.Context, tx *sql.Tx) error {
 		for _, e := range events {
 			if err := hold(ctx, tx, ordering.HeldEvent{Event: e}); err != nil {
 				return err
 			}
 		}
 		return nil
-	}))
+	})
 }
 
 // hold keeps an event, if it is not there already.
@@ -60,9 +68,10 @@ func forgetHeld(ctx context.Context, tx *sql.Tx, event string) error {
 
 // Held implements [ordering.Store].
 func (s *Store) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) (list []ordering.HeldEvent, err error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer s.gate.leave()
 	err = each(ctx, s.db, func(scan func(...any) error) error {
 		h := ordering.HeldEvent{Event: &ordering.Event{}}
 		var body string
@@ -104,9 +113,10 @@ func (s *Store) firstHeld(ctx context.Context, streams []string, states map[stri
 
 // Backlog implements [ordering.Store].
 func (s *Store) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer s.gate.leave()
 	err = each(ctx, s.db, func(scan func(...any) error) error {
 		var stream string
 		if err := scan(&stream); err != nil {

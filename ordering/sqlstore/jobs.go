@@ -12,8 +12,9 @@ import (
 )
 
 const putJob = `INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
-	VALUES ($1, $2, $3, $4, $5, $6, $7)
-	ON CONFLICT (event) DO UPDATE SET positions = excluded.positions, status = excluded.status,
+	VALUES ($1, $2, $3, $4, $5, $6, $7) ` + replaceJob
+
+const replaceJob = `ON CONFLICT (event) DO UPDATE SET positions = excluded.positions, status = excluded.status,
 		attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended`
 
 func jobArgs(j ordering.JobState) []any {
@@ -29,9 +30,10 @@ func (s *Store) putJob(ctx context.Context, tx *sql.Tx, j ordering.JobState) err
 
 // Job implements [ordering.Store].
 func (s *Store) Job(ctx context.Context, event string) (j ordering.JobState, err error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return j, err
 	}
+	defer s.gate.leave()
 	var positions string
 	var started, ended int64
 	err = s.db.QueryRowContext(ctx, `SELECT positions, status, attempts, error, started, ended FROM ordering_jobs WHERE event = $1`, event).

@@ -3,10 +3,17 @@ package sqlstore_test
 import (
 	"flag"
 	"os"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/interlock-go/interlock/internal/pgtest"
 )
+
+// server is where the tests have their PostgreSQL databases, but for those
+// that kill one. No power is lost.
+var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.New("fsync=off") })
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
@@ -15,5 +22,10 @@ func TestMain(m *testing.M) {
 	}
 	_ = flag.Set("rapid.checks", "20") // each with many flushes to the disk
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if s, err := server(); err == nil {
+			s.Close()
+		}
+		os.Exit(code)
+	}))
 }

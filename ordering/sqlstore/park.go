@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -15,7 +17,10 @@ func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
 	if len(p.Streams) == 0 {
 		return fmt.Errorf("sqlstore: parking %q closes no stream", p.ID)
 	}
-	return storeError("park", s.write(ctx, "park", func(ctx context.Context, tx *sql.Tx) error {
+	if slices.ContainsFunc(p.Events, func(h ordering.HeldEvent) bool { return h.Event == nil }) {
+		return ordering.ErrNilEvent
+	}
+	return s.write(ctx, "park", func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.backend.lockParking(ctx, tx, p.ID, p.Streams); err != nil {
 			return err
 		}
@@ -23,18 +28,23 @@ func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
 			return err
 		}
 		return s.park(ctx, tx, p)
-	}))
+	})
 }
 
+// park does so in orders that are the same for all, as [Store.Hold] does.
 func (s *Store) park(ctx context.Context, tx *sql.Tx, p ordering.Parking) error {
-	for _, position := range p.Streams {
+	for _, position := range slices.SortedFunc(slices.Values(p.Streams), func(a, b ordering.Position) int {
+		return strings.Compare(a.Stream.String(), b.Stream.String())
+	}) {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (stream, last, parking, closed_at) VALUES ($1, 0, $2, $3)
 			ON CONFLICT (stream) DO UPDATE SET parking = excluded.parking, closed_at = excluded.closed_at`,
 			position.Stream.String(), p.ID, int64(position.Number)); err != nil {
 			return err
 		}
 	}
-	for _, h := range p.Events {
+	for _, h := range slices.SortedStableFunc(slices.Values(p.Events), func(a, b ordering.HeldEvent) int {
+		return strings.Compare(a.Name(), b.Name())
+	}) {
 		name := h.Name()
 		if err := forgetHeld(ctx, tx, name); err != nil {
 			return err
@@ -73,12 +83,12 @@ func (s *Store) park(ctx context.Context, tx *sql.Tx, p ordering.Parking) error 
 
 // Unpark implements [ordering.Store].
 func (s *Store) Unpark(ctx context.Context, id string) error {
-	return storeError("unpark", s.write(ctx, "unpark", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "unpark", func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.backend.lockParking(ctx, tx, id, nil); err != nil {
 			return err
 		}
 		return unpark(ctx, tx, id)
-	}))
+	})
 }
 
 func unpark(ctx context.Context, tx *sql.Tx, id string) error {
@@ -99,9 +109,10 @@ func unpark(ctx context.Context, tx *sql.Tx, id string) error {
 
 // Parked implements [ordering.Store].
 func (s *Store) Parked(ctx context.Context) (list []ordering.Parking, err error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer s.gate.leave()
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: s.snapshot()})
 	if err != nil {
 		return nil, storeError("parked", err)

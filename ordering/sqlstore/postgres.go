@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
@@ -15,24 +17,21 @@ import (
 // should have as many as there are workers, and a few more. The store closes
 // db, also on an error.
 func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
-	if err := schemaError(sqldb.Migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL))); err != nil {
+	if err := migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	b := &postgres{db: db}
-	return &Store{db: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, closed: make(chan struct{})}, nil
+	return &Store{db: db, writes: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits}, nil
 }
 
-// postgres is the backend of a PostgreSQL database. Who waits for the row of
-// a stream holds none that sorts behind it, so transactions do not deadlock.
-// The exception is advance, which does not sort: it finds rows to wait for only
-// if two holders, one of whom has lost his streams, commit the same numbers at
-// the same time; the server ends one of them with an error then.
+// postgres is the backend of a PostgreSQL database. Rows of streams are locked
+// in the order of the streams, so that transactions cannot deadlock on them.
 type postgres struct {
 	db      *sql.DB
 	commits atomic.Int64
 }
 
-func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Context, tx *sql.Tx) error) error {
+func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -41,9 +40,23 @@ func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Cont
 	if err := do(ctx, tx); err != nil {
 		return err
 	}
-	err = tx.Commit()
-	if err == nil {
-		b.commits.Add(1)
+	if err := tx.Commit(); err != nil {
+		return commitError(err)
+	}
+	b.commits.Add(1)
+	return nil
+}
+
+// commitError tells whether it is because of what was written that the server
+// refused to commit it: for a deferred constraint, or for another transaction
+// if both are serializable.
+func commitError(err error) error {
+	const constraint, conflict = "23", "40" // classes of errors
+	var server interface{ SQLState() string }
+	if errors.As(err, &server) {
+		if state := server.SQLState(); strings.HasPrefix(state, constraint) || strings.HasPrefix(state, conflict) {
+			return &effectError{err}
+		}
 	}
 	return err
 }
@@ -51,16 +64,21 @@ func (b *postgres) write(ctx context.Context, _ string, do func(ctx context.Cont
 // takeOver gives streams new tokens. It need not be on the disk when it
 // returns: if the server crashes and forgets it, the old token is good again
 // and the new one refused, so that there is one holder still, who can commit.
+//
+// A token that was forgotten must not be given to another one. So tokens are
+// times, in microseconds, of the server's clock; if that goes back, they go on
+// from the last one.
 const takeOver = `
 	WITH taken AS (
 		INSERT INTO ordering_streams (stream, last, fence)
-		SELECT stream, 0, 1 FROM unnest($1::text[]) stream ORDER BY stream COLLATE "C"
-		ON CONFLICT (stream) DO UPDATE SET fence = ordering_streams.fence + 1
+		SELECT stream, 0, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+		FROM unnest($1::text[]) stream ORDER BY stream COLLATE "C"
+		ON CONFLICT (stream) DO UPDATE SET fence = greatest(ordering_streams.fence + 1, excluded.fence)
 		RETURNING stream, last, spans, ended, fence, parking, closed_at)
 	SELECT * FROM taken ORDER BY stream`
 
 func (b *postgres) acquire(ctx context.Context, streams []string) (rows []row, err error) {
-	err = b.write(ctx, "acquire", func(ctx context.Context, tx *sql.Tx) error {
+	err = b.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
 			return err
 		}
@@ -113,40 +131,48 @@ func (b *postgres) rows(ctx context.Context, tx *sql.Tx, query string, streams [
 	return rows, err
 }
 
-// advance moves the streams whose next number it is, in one round trip, and
-// keeps the job state if that was all of them.
-const advance = `
-	WITH moved AS (
-		UPDATE ordering_streams s SET last = wanted.number
-		FROM unnest($8::text[], $9::bigint[], $10::bigint[]) AS wanted (stream, number, fence)
-		WHERE s.stream = wanted.stream AND s.last = wanted.number - 1 AND s.fence = wanted.fence AND s.spans = 0
-		RETURNING s.stream
-	), job AS (
-		INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
-		SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM moved) = cardinality($8)
-		ON CONFLICT (event) DO UPDATE SET positions = excluded.positions, status = excluded.status,
-			attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended)
-	SELECT stream FROM moved`
-
-// position implements backend.
-func (b *postgres) position(ctx context.Context, tx *sql.Tx, c *commit) (bool, error) {
-	var moved []string
-	err := each(ctx, tx, func(scan func(...any) error) error {
-		var stream string
-		err := scan(&stream)
-		moved = append(moved, stream)
-		return err
-	}, advance, append(jobArgs(c.JobState), c.streams, c.numbers, c.fences)...)
-	if err == nil && len(moved) > 0 && len(moved) < len(c.streams) {
-		err = errPartly
+// advance implements backend, in one round trip.
+func (b *postgres) advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int, err error) {
+	if len(c.streams) > few {
+		return 0, nil
 	}
-	return len(moved) > 0, err
+	args := jobArgs(c.JobState)
+	for i, stream := range c.streams {
+		args = append(args, stream, c.numbers[i], c.fences[i])
+	}
+	err = tx.QueryRowContext(ctx, advances[len(c.streams)], args...).Scan(&moved)
+	return moved, err
 }
+
+// few is the most streams that there is a statement for.
+const few = 8
+
+// advances are the statements for events of 0 to few streams. Each stream is
+// moved on if the one before was, so that their rows are locked in order; the
+// job state is kept if all were. The result is how many were.
+var advances = func() (list [few + 1]string) {
+	for n := 1; n <= few; n++ {
+		var with, moved strings.Builder
+		for i := range n {
+			at := 8 + 3*i
+			fmt.Fprintf(&with, `moved%d AS (UPDATE ordering_streams SET last = $%[3]d::bigint
+				WHERE stream = $%[2]d AND last = $%[3]d::bigint - 1 AND fence = $%[4]d AND spans = 0`, i, at, at+1, at+2)
+			if i > 0 {
+				fmt.Fprintf(&with, ` AND EXISTS (SELECT FROM moved%d)`, i-1)
+				moved.WriteString(` + `)
+			}
+			with.WriteString(` RETURNING 1), `)
+			fmt.Fprintf(&moved, `(SELECT count(*) FROM moved%d)`, i)
+		}
+		list[n] = fmt.Sprintf(`WITH %s job AS (INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
+			SELECT $1, $2, $3::bigint, $4::bigint, $5, $6::bigint, $7::bigint FROM moved%d %s)
+			SELECT %s`, with.String(), n-1, replaceJob, moved.String())
+	}
+	return list
+}()
 
 func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && fence != 0 }
 
-func (b *postgres) writes() *sql.DB { return b.db }
-
 func (b *postgres) waiting() int { return 0 }
 
-func (b *postgres) close() error { return nil }
+func (b *postgres) close() error { return b.db.Close() }

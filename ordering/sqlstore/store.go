@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,25 +18,25 @@ import (
 // Store is an [ordering.Store] in a database. Packages sqlite and postgres open
 // one. Its methods may be called from any number of goroutines at once.
 type Store struct {
-	db      *sql.DB // for reads; of PostgreSQL, for all
+	db      *sql.DB // for reads
+	writes  *sql.DB // of PostgreSQL, the same
 	dialect sqldb.Dialect
 	backend backend
 	commits *atomic.Int64
-	closing sync.Once
-	closed  chan struct{}
+	gate    gate
 }
 
 // backend is what the databases do differently.
 type backend interface {
 	// write runs do in a transaction and commits it. do is called once at
 	// most.
-	write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error
+	write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error
 	// acquire takes over the streams, which are sorted and have no doubles.
 	acquire(ctx context.Context, streams []string) ([]row, error)
-	// position makes the numbers of an event done that are all the next ones,
-	// and keeps its job state; or it does nothing and ok is false. The error
-	// may be errPartly.
-	position(ctx context.Context, tx *sql.Tx, c *commit) (ok bool, err error)
+	// advance makes the numbers of an event done that are the next ones of
+	// their streams, in the order of those, up to the first that is not, and
+	// returns how many. If it was all of them, the job state is kept as well.
+	advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int, err error)
 	// lock returns the rows of streams, so that nobody else changes them
 	// before the end of the transaction, in the order of the streams.
 	lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error)
@@ -46,10 +45,8 @@ type backend interface {
 	lockParking(ctx context.Context, tx *sql.Tx, parking string, streams []ordering.Position) error
 	// fences tells whether the row belongs to who has a token.
 	fences(r row, fence int64) bool
-	// writes is the database that transactions are made on.
-	writes() *sql.DB
-	waiting() int
 	close() error
+	waiting() int
 }
 
 // row is a row of the table of streams.
@@ -65,17 +62,18 @@ type row struct {
 
 // DB returns the database, for reads. Writes belong into [Store.Do]: what goes
 // past it on SQLite waits for the store's own transactions, and they for it.
+// On PostgreSQL it has the pool, whose settings may be changed.
 func (s *Store) DB() *sql.DB { return s.db }
 
-// Prepare prepares a statement for effects, which use it as
-// tx.StmtContext(ctx, statement): on SQLite that saves reading the SQL again
-// each time. The caller closes it, before the store. It waits for transactions
-// that are under way, so it must not be called in an effect.
+// Prepare makes a statement for the effects of jobs, which use it by
+// [sql.Tx.StmtContext]. On SQLite that spares parsing it each time, which can
+// take as long as running it. It is not to be called in an effect.
 func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	return s.backend.writes().PrepareContext(ctx, query)
+	defer s.gate.leave()
+	return s.writes.PrepareContext(ctx, query)
 }
 
 // Migrate brings tables of the caller's own up to date, in the same database:
@@ -85,10 +83,15 @@ func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // at once. The error wraps [ordering.ErrSchema] if the tables were made by a
 // program that has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
-	return schemaError(sqldb.Migrate(ctx, s.db, s.dialect, component, steps))
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	return migrate(ctx, s.writes, s.dialect, component, steps)
 }
 
-func schemaError(err error) error {
+func migrate(ctx context.Context, db *sql.DB, d sqldb.Dialect, component string, steps []string) error {
+	err := sqldb.Migrate(ctx, db, d, component, steps)
 	if errors.Is(err, sqldb.ErrSchema) {
 		return fmt.Errorf("%w: %w", ordering.ErrSchema, err)
 	}
@@ -102,49 +105,57 @@ func (s *Store) Commits() int64 { return s.commits.Load() }
 // PostgreSQL.
 func (s *Store) Waiting() int { return s.backend.waiting() }
 
-// Close implements [ordering.Store]. It waits for transactions that have
-// begun.
-func (s *Store) Close() (err error) {
-	s.closing.Do(func() {
-		close(s.closed)
-		err = errors.Join(s.backend.close(), s.db.Close())
-	})
-	return err
+// Close implements [ordering.Store]. It waits for the calls that have begun.
+func (s *Store) Close() error {
+	if !s.gate.close() {
+		return nil
+	}
+	return errors.Join(s.backend.close(), s.db.Close())
 }
 
-// check tells whether the store may be used.
-func (s *Store) check(ctx context.Context) error {
-	select {
-	case <-s.closed:
-		return ordering.ErrStoreClosed
-	default:
-		return ctx.Err()
+// enter tells whether the store may be used. Who has entered leaves the gate.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	if !s.gate.enter() {
+		return ordering.ErrStoreClosed
+	}
+	return nil
 }
 
 // write runs do in a transaction of the store's own.
 func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	return s.backend.write(ctx, op, do)
+	defer s.gate.leave()
+	return storeError(op, s.backend.write(ctx, do))
 }
 
-// storeError marks an error of the database.
+// storeError marks an error of the database, if it is that.
 func storeError(op string, err error) error {
+	var effect *effectError
 	switch {
+	case errors.As(err, &effect):
+		return effect.error
 	case err == nil, errors.Is(err, ordering.ErrDuplicate), errors.Is(err, ordering.ErrFenced),
-		errors.Is(err, ordering.ErrStoreClosed), errors.As(err, new(*ordering.StoreError)):
+		errors.As(err, new(*ordering.StoreError)):
 		return err
 	}
 	return &ordering.StoreError{Op: op, Err: err}
 }
 
+// effectError is an error of the caller's effect, or one of the database that
+// comes from that.
+type effectError struct{ error }
+
 // Acquire implements [ordering.Store].
 func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
-	if err := s.check(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
+	defer s.gate.leave()
 	if len(streams) == 0 {
 		return []ordering.StreamState{}, nil
 	}
@@ -152,7 +163,7 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 	for i, key := range streams {
 		texts[i] = key.String()
 	}
-	sorted := slices.Compact(slices.Sorted(slices.Values(texts)))
+	sorted := slices.Sorted(slices.Values(texts))
 	rows, err := s.backend.acquire(ctx, sorted)
 	if err != nil {
 		return nil, storeError("acquire", err)

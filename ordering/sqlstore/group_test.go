@@ -1,0 +1,180 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+)
+
+// TestWorkersShareTransactions: what comes while another one writes is
+// committed in the same transaction.
+func TestWorkersShareTransactions(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	const workers = 16
+	var wait sync.WaitGroup
+	entered, leave := make(chan struct{}), make(chan struct{})
+	first := job(t, store, "first", 1)
+	wait.Go(func() {
+		assert.NoError(t, store.Do(t.Context(), first, func(context.Context, *sql.Tx) error {
+			close(entered)
+			<-leave
+			return nil
+		}))
+	})
+	<-entered
+	before := store.Commits()
+	for i := range workers {
+		stream := fmt.Sprintf("s%d", i)
+		j := job(t, store, stream, 1)
+		wait.Go(func() { assert.NoError(t, store.Do(t.Context(), j, effect(stream))) })
+	}
+	require.Eventually(t, func() bool { return store.Waiting() == workers }, waitAtMost, tick)
+	close(leave)
+	wait.Wait()
+	assert.EqualValues(t, 1, store.Commits()-before)
+	assert.Equal(t, workers, effects(t, store))
+}
+
+func TestAFailedEffectDoesNotUndoItsNeighbours(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	var wait sync.WaitGroup
+	broken := errors.New("broken")
+	for i := range 50 {
+		stream := fmt.Sprintf("s%d", i)
+		j := job(t, store, stream, 1)
+		wait.Go(func() {
+			err := store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+				if err := effect(stream)(ctx, tx); err != nil || i%3 != 0 {
+					return err
+				}
+				return broken
+			})
+			assert.Equal(t, i%3 == 0, errors.Is(err, broken))
+		})
+	}
+	wait.Wait()
+	assert.Equal(t, 33, effects(t, store))
+}
+
+// groupOf runs effects, each of an event of its own stream, in one transaction,
+// and returns what Do returned.
+func groupOf(t *testing.T, store *sqlstore.Store, effects ...func(ctx context.Context, tx *sql.Tx) error) []error {
+	t.Helper()
+	var wait sync.WaitGroup
+	entered, leave := make(chan struct{}), make(chan struct{})
+	errs := make([]error, len(effects))
+	for i, effect := range effects {
+		j := job(t, store, fmt.Sprint("g", i), last(t, store, fmt.Sprint("g", i))+1)
+		wait.Go(func() {
+			errs[i] = store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+				if i == 0 {
+					close(entered)
+					<-leave
+				}
+				return effect(ctx, tx)
+			})
+		})
+		if i == 0 {
+			<-entered
+		}
+	}
+	require.Eventually(t, func() bool { return store.Waiting() == len(effects)-1 }, waitAtMost, tick)
+	close(leave)
+	wait.Wait()
+	return errs
+}
+
+// TestACommitThatFails fails for all of its group, none of which has an effect
+// then; the next one is as good as any.
+func TestACommitThatFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "positions.db")
+	open := func(connections int) *sql.DB {
+		db, err := sql.Open("sqlite", "file:"+path+"?"+url.Values{"_txlock": {"immediate"},
+			"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(ON)"}}.Encode())
+		require.NoError(t, err)
+		db.SetMaxOpenConns(connections)
+		return db
+	}
+	store := closed(t)(sqlstore.NewSQLite(t.Context(), open(1), open(2)))
+	require.NoError(t, store.Migrate(t.Context(), "child", []string{
+		`CREATE TABLE parent (id INT PRIMARY KEY); CREATE TABLE child (parent INT REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`}))
+	orphan := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO child VALUES (7)`)
+		return err
+	}
+	for _, err := range groupOf(t, store, effect("a"), orphan, effect("b")) {
+		require.ErrorAs(t, err, new(*ordering.StoreError))
+	}
+	assert.Zero(t, effects(t, store))
+	for _, err := range groupOf(t, store, effect("a"), effect("o"), effect("b")) {
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 3, effects(t, store))
+}
+
+// TestAnEffectThatUndoesTheTransaction, as an interrupted statement does, fails
+// those of its group, and no others.
+func TestAnEffectThatUndoesTheTransaction(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	rollback := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `ROLLBACK`)
+		return err
+	}
+	for _, err := range groupOf(t, store, effect("a"), rollback) {
+		require.Error(t, err)
+	}
+	assert.Zero(t, effects(t, store))
+	for _, err := range groupOf(t, store, effect("a"), effect("b")) {
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 2, effects(t, store))
+}
+
+// TestCallersThatGiveUp leave the others their turns.
+func TestCallersThatGiveUp(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	const callers, each = 12, 25
+	var wait sync.WaitGroup
+	var done atomic.Int64
+	for i := range callers {
+		stream := fmt.Sprint("s", i)
+		first := job(t, store, stream, 1)
+		wait.Go(func() {
+			for n := uint64(1); n <= each; n++ {
+				e := &ordering.Event{ID: fmt.Sprint(stream, "-", n), Positions: []ordering.Position{first.Event.Positions[0]}}
+				e.Positions[0].Number = n
+				for {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
+					err := store.Do(ctx, ordering.NewJob(e, first.Record().Fences), effect(e.ID))
+					cancel()
+					if err == nil {
+						done.Add(1)
+						break
+					}
+					if !assert.ErrorIs(t, err, context.DeadlineExceeded) {
+						return
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	assert.EqualValues(t, callers*each, done.Load())
+	assert.Equal(t, callers*each, effects(t, store))
+	assert.Zero(t, store.Waiting())
+}

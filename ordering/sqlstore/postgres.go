@@ -32,6 +32,14 @@ type postgres struct {
 }
 
 func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+	err := b.transaction(ctx, do)
+	if err == nil {
+		b.commits.Add(1)
+	}
+	return err
+}
+
+func (b *postgres) transaction(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -43,7 +51,6 @@ func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *s
 	if err := tx.Commit(); err != nil {
 		return commitError(err)
 	}
-	b.commits.Add(1)
 	return nil
 }
 
@@ -78,7 +85,7 @@ const takeOver = `
 	SELECT * FROM taken ORDER BY stream`
 
 func (b *postgres) acquire(ctx context.Context, streams []string) (rows []row, err error) {
-	err = b.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = b.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
 			return err
 		}

@@ -98,7 +98,8 @@ func migrate(ctx context.Context, db *sql.DB, d sqldb.Dialect, component string,
 	return err
 }
 
-// Commits is how many transactions were committed since the store was opened.
+// Commits is how many transactions were committed since the store was opened,
+// those of Acquire excepted.
 func (s *Store) Commits() int64 { return s.commits.Load() }
 
 // Waiting is how many commits wait for the one writer of SQLite; 0 on

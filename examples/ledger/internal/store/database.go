@@ -22,11 +22,14 @@ import (
 // Only one program may work on a database at a time. One that opens it takes
 // it over: the commits of the one before fail from then on.
 type Database struct {
-	name    string
-	numbers *sqlstore.Store
-	stats   counter
+	name     string
+	numbers  *sqlstore.Store
+	messages atomic.Int64 // committed
 
 	balance, subtree, all, exists, existsAny *sql.Stmt
+	writes                                   struct {
+		state, balance, journal, closing *sql.Stmt
+	}
 
 	mu struct {
 		sync.Mutex
@@ -95,68 +98,62 @@ func (d *Database) prepare(ctx context.Context) error {
 		}
 		*p.statement = statement
 	}
+	for _, p := range []struct {
+		statement **sql.Stmt
+		text      string
+	}{
+		{&d.writes.state, `INSERT INTO accounts (account, state) VALUES ($1, $2)
+			ON CONFLICT (account) DO UPDATE SET state = excluded.state`},
+		{&d.writes.balance, `INSERT INTO balances (account, commodity, amount) VALUES ($1, $2, $3)
+			ON CONFLICT (account, commodity) DO UPDATE SET amount = excluded.amount`},
+		{&d.writes.journal, `INSERT INTO journal (event, message) VALUES ($1, $2)`},
+		{&d.writes.closing, `INSERT INTO closings (event, commodity, total) VALUES ($1, $2, $3)`},
+	} {
+		statement, err := d.numbers.Prepare(ctx, p.text)
+		if err != nil {
+			return err
+		}
+		*p.statement = statement
+	}
 	return nil
 }
 
 // Numbers implements [Store].
 func (d *Database) Numbers() ordering.Store { return d.numbers }
 
-// What a commit writes.
-const (
-	writeState = `INSERT INTO accounts (account, state) VALUES ($1, $2)
-		ON CONFLICT (account) DO UPDATE SET state = excluded.state`
-	writeBalance = `INSERT INTO balances (account, commodity, amount) VALUES ($1, $2, $3)
-		ON CONFLICT (account, commodity) DO UPDATE SET amount = excluded.amount`
-	writeJournal = `INSERT INTO journal (event, message) VALUES ($1, $2)`
-	writeClosing = `INSERT INTO closings (event, commodity, total) VALUES ($1, $2, $3)`
-)
-
 // Commit implements [Store]. A context that ends while the changes still wait
 // for their turn withdraws them.
 func (d *Database) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
 	err := d.numbers.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
-		d.stats.in(tx)
 		event := job.Event.Name()
 		for account, state := range c.States {
-			if _, err := tx.ExecContext(ctx, writeState, string(account), int64(state)); err != nil {
+			if _, err := tx.StmtContext(ctx, d.writes.state).ExecContext(ctx, string(account), int64(state)); err != nil {
 				return err
 			}
 		}
 		for h, amount := range c.Balances {
 			text := book.Amount{Decimal: amount}.String()
-			if _, err := tx.ExecContext(ctx, writeBalance, string(h.Account), string(h.Commodity), text); err != nil {
+			if _, err := tx.StmtContext(ctx, d.writes.balance).ExecContext(ctx, string(h.Account), string(h.Commodity), text); err != nil {
 				return err
 			}
 		}
 		for _, m := range c.Closing {
-			if _, err := tx.ExecContext(ctx, writeClosing, event, string(m.Commodity), m.Amount.String()); err != nil {
+			if _, err := tx.StmtContext(ctx, d.writes.closing).ExecContext(ctx, event, string(m.Commodity), m.Amount.String()); err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, writeJournal, event, string(job.Event.Payload))
+		_, err := tx.StmtContext(ctx, d.writes.journal).ExecContext(ctx, event, string(job.Event.Payload))
 		return err
 	})
 	if err == nil {
-		d.stats.messages.Add(1)
+		d.messages.Add(1)
 	}
 	return err
 }
 
-// counter counts messages, and the transactions that they are written in.
-type counter struct {
-	messages, transactions atomic.Int64
-	last                   atomic.Pointer[sql.Tx] // kept, so that no other one is at its address
-}
-
-func (c *counter) in(tx *sql.Tx) {
-	if c.last.Swap(tx) != tx {
-		c.transactions.Add(1)
-	}
-}
-
 // Stats implements [Store].
 func (d *Database) Stats() Stats {
-	return Stats{Commits: d.stats.transactions.Load(), Messages: d.stats.messages.Load()}
+	return Stats{Commits: d.numbers.Commits(), Messages: d.messages.Load()}
 }
 
 // Name implements [Store].

@@ -184,10 +184,18 @@ func (s *Server) Kill() {
 	_ = s.leash.Close()
 	_ = s.wrapper.Wait()
 	for _, pid := range pids { // those that are still ending have the shared memory
-		for syscall.Kill(pid, 0) == nil {
+		for runs(pid) {
 			<-time.After(time.Millisecond)
 		}
 	}
+}
+
+// runs tells whether a process has not ended, whoever may still have to be
+// told of its end.
+func runs(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
 }
 
 // Close ends the server and removes its data.

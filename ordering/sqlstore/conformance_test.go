@@ -1,9 +1,12 @@
 package sqlstore_test
 
 import (
+	"database/sql"
+	"fmt"
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/internal/storetest"
@@ -14,6 +17,7 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, storetest.Kind{Durable: true, OneWriter: true, New: func(t *testing.T) func() ordering.Store {
 		path := filepath.Join(t.TempDir(), "positions.db")
 		return func() ordering.Store {
@@ -26,10 +30,20 @@ func TestSQLite(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	schemas := 0
 	storetest.Run(t, storetest.Kind{Durable: true, New: func(t *testing.T) func() ordering.Store {
-		url := database(t)
+		// A schema for each test: databases take longer than the tests.
+		schemas++
+		schema := fmt.Sprint("test", schemas)
+		_, err := db.ExecContext(t.Context(), `CREATE SCHEMA `+schema)
+		require.NoError(t, err)
 		return func() ordering.Store {
-			store, err := postgres.Open(t.Context(), url)
+			store, err := postgres.Open(t.Context(), url+"&search_path="+schema)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			return store

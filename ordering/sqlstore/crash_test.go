@@ -59,6 +59,7 @@ func child(path string) {
 // TestKilledInGroupCommits kills a real process with kill -9 at random
 // instants: what it said is durable is there, with its effect, once.
 func TestKilledInGroupCommits(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions.db")
 	store := closed(t)(sqlite.Open(t.Context(), path))
 	require.NoError(t, store.Close())

@@ -22,6 +22,7 @@ import (
 // commit, three times: afterwards each number is done once, with its effect,
 // and none is forgotten that was said to be durable.
 func TestTheServerIsKilled(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	store := closed(t)(postgres.Open(t.Context(), server.Database(t)))
 	const workers, kills = 8, 3

@@ -40,6 +40,14 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps
 		return err
 	}
 	defer conn.Close()
+	if err := transaction(ctx, conn, d, component, steps); err != nil {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) // if it has begun
+		return err
+	}
+	return nil
+}
+
+func transaction(ctx context.Context, conn *sql.Conn, d Dialect, component string, steps []string) error {
 	begin := `BEGIN IMMEDIATE`
 	if d == PostgreSQL {
 		begin = `BEGIN; SELECT pg_advisory_xact_lock(496362878345)` // any number, the same for all
@@ -48,10 +56,9 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps
 		return err
 	}
 	if err := migrate(ctx, conn, d, component, steps); err != nil {
-		_, rollback := conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
-		return errors.Join(err, rollback)
+		return err
 	}
-	_, err = conn.ExecContext(ctx, `COMMIT`)
+	_, err := conn.ExecContext(ctx, `COMMIT`)
 	return err
 }
 
@@ -64,7 +71,7 @@ func migrate(ctx context.Context, conn *sql.Conn, d Dialect, component string, s
 	err = conn.QueryRowContext(ctx, `SELECT version FROM schema_versions WHERE component = $1`, component).Scan(&version)
 	switch {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return err
+		return fmt.Errorf("table schema_versions: %w; if it is not of this program, give it another database", err)
 	case version == len(steps):
 		return nil
 	case version > len(steps):
@@ -72,7 +79,8 @@ func migrate(ctx context.Context, conn *sql.Conn, d Dialect, component string, s
 	}
 	for i, step := range steps[version:] {
 		if _, err := conn.ExecContext(ctx, step); err != nil {
-			return fmt.Errorf("schema of %s, step %d: %w", component, version+i+1, err)
+			return fmt.Errorf("schema of %s, step %d: %w; if tables of these names are not of this program, give it another database",
+				component, version+i+1, err)
 		}
 	}
 	_, err = conn.ExecContext(ctx, `INSERT INTO schema_versions (component, version) VALUES ($1, $2)

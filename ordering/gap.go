@@ -83,13 +83,56 @@ func (s *Sequencer) askLocked(g *gap) {
 
 // replay has a range replayed and sees to what has not come by that.
 func (s *Sequencer) replay(g *gap, missing Range) {
-	s.counts.replays.Add(1)
-	s.notify(Notice{Kind: ReplayAsked, Time: time.Now(), Stream: missing.Stream, Range: missing})
-	var answer Answer
-	err := ErrNoReplayer
-	if s.cfg.Replayer != nil {
-		answer, err = s.cfg.Replayer.Replay(s.background, missing, s.deliver)
+	s.lookForHeld(g, missing)
+	var err error
+	if s.asks(g) {
+		s.counts.replays.Add(1)
+		s.do(&after{notices: []Notice{{Kind: ReplayAsked, Time: time.Now(), Stream: missing.Stream, Range: missing}}})
+		err = s.askReplayer(g, missing)
 	}
+	s.settle(g, missing, err)
+}
+
+// lookForHeld looks whether the store holds what is missing: the holder before
+// may have acknowledged it since the stream was taken over. Then it is fed.
+func (s *Sequencer) lookForHeld(g *gap, missing Range) {
+	page, err := s.cfg.Store.Held(s.background, missing.Stream, missing.From, 1)
+	if err != nil {
+		s.cfg.Logger.Warn("store could not be asked for what is missing", "range", missing.String(), "err", err)
+		return
+	}
+	if len(page) == 0 {
+		return
+	}
+	n, _ := page[0].On(missing.Stream)
+	if n > missing.To {
+		return
+	}
+	var a after
+	s.mu.Lock()
+	if st := g.stream; st.gap == g && !st.isHeld(n) && n >= st.next && st.early[n] == nil {
+		s.shutLocked(st, n, 0, nil, &a)
+	}
+	s.mu.Unlock()
+	s.do(&a)
+}
+
+// asks tells whether a gap is still there to ask for.
+func (s *Sequencer) asks(g *gap) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return g.stream.gap == g
+}
+
+func (s *Sequencer) askReplayer(g *gap, missing Range) error {
+	if s.cfg.Replayer == nil {
+		return ErrNoReplayer
+	}
+	var answer Answer
+	err := contain(func() (err error) {
+		answer, err = s.cfg.Replayer.Replay(s.background, missing, s.deliver)
+		return err
+	})
 	for _, r := range answer.NoSuch {
 		from, to := max(r.From, missing.From), min(r.To, missing.To)
 		if r.Stream == missing.Stream && from <= to && s.background.Err() == nil {
@@ -97,7 +140,7 @@ func (s *Sequencer) replay(g *gap, missing Range) {
 			err = errors.Join(err, s.skipNumbers(g.stream, Range{r.Stream, from, to}, reason))
 		}
 	}
-	s.settle(g, missing, err)
+	return err
 }
 
 // deliver takes events from a replay.
@@ -122,7 +165,7 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 	if cause == nil {
 		cause = errors.New("the replay ended without them")
 	}
-	missing.To = s.missingToLocked(st)
+	missing.From, missing.To = g.from, s.missingToLocked(st)
 	err := fmt.Errorf("%w: %v: %w", ErrGap, missing, cause)
 	switch s.cfg.GapPolicy {
 	case Park:
@@ -141,8 +184,8 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 		s.mu.Unlock()
 		if err := s.skipNumbers(st, missing, err); err != nil {
 			s.cfg.Logger.Error("numbers could not be skipped", "range", missing.String(), "err", err)
-			s.again(g)
 		}
+		s.again(g)
 	case Stop:
 		s.stopLocked(err)
 		s.mu.Unlock()
@@ -180,29 +223,72 @@ func (s *Sequencer) again(g *gap) {
 	}
 }
 
-// skipNumbers makes numbers done that no event will come for.
+// skipNumbers makes the numbers of a range done that nothing has come for.
 func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 	if err := s.takeTurn(s.background); err != nil {
 		return err
 	}
 	defer s.passTurn()
-	err := s.cfg.Store.Skip(s.background, Skipped{Stream: r.Stream, From: r.From, To: r.To,
-		Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
+	absent, err := s.absent(st, span{r.From, r.To})
+	if err != nil {
+		return err
+	}
 	var a after
-	s.mu.Lock()
-	switch {
-	case errors.Is(err, ErrFenced):
-		s.loseLocked(st, &a)
-	case err == nil:
+	defer s.do(&a)
+	for _, part := range absent {
+		r := Range{st.key, part.from, part.to}
+		err := s.cfg.Store.Skip(s.background, Skipped{Stream: r.Stream, From: r.From, To: r.To,
+			Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
+		if err != nil {
+			s.mu.Lock()
+			if errors.Is(err, ErrFenced) {
+				s.loseLocked(st, &a)
+			}
+			s.mu.Unlock()
+			return err
+		}
+		s.mu.Lock()
 		s.doneLocked(st, r.From, r.To, &a)
+		s.mu.Unlock()
 		a.notices = append(a.notices, Notice{Kind: NumbersSkipped, Time: time.Now(), Stream: st.key, Range: r, Err: reason})
 	}
-	s.mu.Unlock()
-	s.do(&a)
-	if err == nil {
-		s.pump(s.background, []*stream{st})
+	s.pumpAside([]*stream{st})
+	return nil
+}
+
+// absent returns the parts of a range that are neither done, nor in memory, nor
+// held. The caller has the turn, so nothing comes meanwhile.
+func (s *Sequencer) absent(st *stream, r span) ([]span, error) {
+	s.mu.Lock()
+	var here spans // what is not absent
+	if r.from < st.next {
+		here = here.add(span{r.from, st.next - 1})
 	}
-	return err
+	for _, done := range st.ahead {
+		here = here.add(done)
+	}
+	for n := range st.early {
+		here = here.add(span{n, n})
+	}
+	for n := range st.holding {
+		here = here.add(span{n, n})
+	}
+	s.mu.Unlock()
+	for at := max(r.from, 1); st.isHeld(r.to); {
+		page, err := s.cfg.Store.Held(s.background, st.key, at, feedPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range page {
+			n, _ := h.On(st.key)
+			here = here.add(span{n, n})
+			at = n + 1
+		}
+		if len(page) < feedPage || at > r.to {
+			break
+		}
+	}
+	return here.without(r), nil
 }
 
 // doneLocked takes note of numbers that are done without having been

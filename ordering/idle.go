@@ -67,6 +67,7 @@ func (s *Sequencer) endsLocked(st *stream, last uint64, a *after) {
 	for n, t := range st.early {
 		if n > last {
 			s.leaveEarlyLocked(t)
+			s.lookAgainLocked(t, a)
 			s.refuseLocked(t, ErrEnded, a)
 		}
 	}

@@ -2,10 +2,13 @@ package ordering
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/interlock-go/interlock/dispatcher"
 )
 
 // keeper is the goroutine that keeps what is parked and held in the store, and
@@ -36,7 +39,6 @@ type op struct {
 const (
 	maxPendingHolds = 4096 // beyond it offers wait for the store
 	holdChunk       = 256  // events held in one transaction
-	feedPage        = 64   // events of a stream fed at a time
 )
 
 func (k *keeper) signal() {
@@ -63,12 +65,34 @@ func (s *Sequencer) feedLocked(st *stream) {
 
 // reopenLocked has a parking resumed that misses nothing any more.
 func (s *Sequencer) reopenLocked(p *parking) {
-	if p != nil && !p.over && p.heals() {
-		s.opLocked(op{do: func(ctx context.Context) error {
-			s.insist(ctx, "unpark", func() error { return s.unpark(ctx, p) })
-			return nil
-		}})
+	if p == nil || p.over || !p.heals() {
+		return
 	}
+	s.opLocked(op{do: func(ctx context.Context) error {
+		s.insist(ctx, "unpark", func() error {
+			if !s.heals(p) {
+				return nil
+			}
+			return s.unpark(ctx, p)
+		})
+		return nil
+	}})
+}
+
+func (s *Sequencer) heals(p *parking) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.live().heals()
+}
+
+// clearLocked has the store forget a held event that cannot run.
+func (s *Sequencer) clearLocked(h HeldEvent) {
+	s.opLocked(op{do: func(ctx context.Context) error {
+		if err := s.clear(ctx, h); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("held event could not be forgotten", "event", h.Name(), "err", err)
+		}
+		return nil
+	}})
 }
 
 // pumpLater has streams pumped when the dispatcher has room again.
@@ -82,6 +106,9 @@ func (s *Sequencer) pumpLater(streams []*stream) {
 // waitForSpace waits while too many events are on their way into the store.
 func (s *Sequencer) waitForSpace(ctx context.Context) error {
 	for s.keeper.pending.Load() > maxPendingHolds {
+		if s.within(ctx) { // the keeper may wait for handlers
+			return dispatcher.ErrNested
+		}
 		s.mu.Lock()
 		if s.keeper.mu.space == nil {
 			s.keeper.mu.space = make(chan struct{})
@@ -131,7 +158,7 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 		s.insist(ctx, "feed", func() error { return s.feed(ctx, st) })
 	}
 	if len(pumps) > 0 && s.takeTurn(ctx) == nil {
-		s.pump(ctx, pumps)
+		s.pumpAside(pumps)
 		s.passTurn()
 	}
 }
@@ -149,8 +176,7 @@ func (s *Sequencer) write(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	for _, p := range parkings {
-		s.cfg.Logger.Error("streams parked", "reason", p.Reason.String(), "streams", len(p.Streams),
-			"first", p.Streams[0].String(), "parking", p.ID, "err", p.Error)
+		s.logParking(ctx, p)
 		s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, p) })
 	}
 	for _, id := range over {
@@ -163,10 +189,23 @@ func (s *Sequencer) write(ctx context.Context) {
 	s.hold(ctx, holds)
 }
 
+// logParking tells an operator what is parked. What is still being asked for
+// needs nobody.
+func (s *Sequencer) logParking(ctx context.Context, p Parking) {
+	level := slog.LevelError
+	if p.Reason == Waiting {
+		level = slog.LevelInfo
+	}
+	s.cfg.Logger.Log(ctx, level, "streams parked", "reason", p.Reason.String(), "streams", len(p.Streams),
+		"first", p.Streams[0].String(), "parking", p.ID, "err", p.Error)
+}
+
 // insist does something with the store until it succeeds.
 func (s *Sequencer) insist(ctx context.Context, what string, do func() error) (done bool) {
+	delays := backoff.NewExponentialBackOff()
+	delays.MaxInterval = 5 * time.Second
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, do() },
-		backoff.WithMaxElapsedTime(0),
+		backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, wait time.Duration) {
 			if ctx.Err() == nil {
 				s.cfg.Logger.Error("store failed, trying again", "op", what, "wait", wait, "err", err)
@@ -175,24 +214,30 @@ func (s *Sequencer) insist(ctx context.Context, what string, do func() error) (d
 	return err == nil
 }
 
-// hold puts events into the store and then tells their sources.
+// hold puts events into the store and then tells their sources. Those of a
+// stream that has another holder by now are given back.
 func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 	for len(tasks) > 0 {
 		chunk := tasks[:min(len(tasks), holdChunk)]
 		tasks = tasks[len(chunk):]
-		events := make([]*Event, len(chunk))
-		for i, t := range chunk {
-			events[i] = t.event
+		var events []*Event
+		for _, t := range chunk {
+			if !t.isLost() {
+				events = append(events, t.event)
+			}
 		}
 		stored := s.insist(ctx, "hold", func() error { return s.cfg.Store.Hold(ctx, events) })
 		var a after
 		s.mu.Lock()
 		for _, t := range chunk {
-			if !stored {
-				s.endLocked(t, Outcome{Unfinished, ErrClosed}, &a)
-				continue
+			switch {
+			case !stored:
+				s.unheldLocked(t, ErrClosed, &a)
+			case t.isLost():
+				s.unheldLocked(t, ErrFenced, &a)
+			default:
+				s.heldLocked(t, &a)
 			}
-			s.heldLocked(t, &a)
 		}
 		s.keeper.pending.Add(int64(-len(chunk)))
 		if s.keeper.mu.space != nil {
@@ -201,150 +246,5 @@ func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 		}
 		s.mu.Unlock()
 		s.do(&a)
-	}
-}
-
-// unpark resumes a parking: its streams are fed what is held of them.
-func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
-	if err := s.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer s.passTurn()
-	s.mu.Lock()
-	over := p.over
-	s.mu.Unlock()
-	if over {
-		return nil
-	}
-	if err := s.cfg.Store.Unpark(ctx, p.ID); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	p.over = true
-	delete(s.mu.parkings, p.ID)
-	var unknown Event // with the streams that are not in memory
-	for key, n := range p.streams {
-		if s.mu.streams[key] == nil {
-			unknown.Positions = append(unknown.Positions, Position{Stream: key, Number: n})
-		}
-	}
-	var a after
-	for key := range p.streams {
-		if st := s.mu.streams[key]; st != nil && st.parking == p {
-			st.parking, st.missing = nil, 0
-			s.mu.idle.remove(st)
-			s.feedLocked(st)
-			a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: key})
-		}
-	}
-	s.mu.Unlock()
-	s.do(&a)
-	return s.load(ctx, s.unknown(&unknown))
-}
-
-// feed brings back held events of a stream, in order, and opens the stream
-// once there are no more.
-func (s *Sequencer) feed(ctx context.Context, st *stream) error {
-	if err := s.takeTurn(ctx); err != nil {
-		return nil // it is over
-	}
-	defer s.passTurn()
-	// What is on its way into the store is part of what is held. With the turn
-	// taken nothing new comes.
-	s.write(ctx)
-	s.mu.Lock()
-	from := st.heldFrom.Load()
-	if st.gone || st.parking != nil || st.fed > 0 || from == notHeld {
-		st.feeding = false
-		s.restLocked(st)
-		s.mu.Unlock()
-		return nil
-	}
-	s.mu.Unlock()
-	page, err := s.cfg.Store.Held(ctx, st.key, from, feedPage)
-	if err != nil {
-		return err
-	}
-	events := make([]*Event, len(page))
-	for i, h := range page {
-		events[i] = h.Event
-	}
-	if err := s.load(ctx, s.unknown(events...)); err != nil {
-		return err
-	}
-	var a after
-	s.mu.Lock()
-	st.feeding = false
-	streams := []*stream{st}
-	all := len(page) < feedPage
-	for _, h := range page {
-		if st.parking != nil || st.holding > 0 { // since: a worker found that it is not its turn
-			break
-		}
-		n, _ := h.On(st.key)
-		st.heldFrom.Store(n + 1)
-		if done, running := st.isDone(n); done || running != nil && running != undone || st.early[n] != nil {
-			continue
-		}
-		t := s.newTask(h.Event, nil)
-		t.held, t.fedBy, t.attempts, t.started = true, st, h.Attempts, h.Started
-		if !s.placeLocked(t) {
-			// A stream left memory between load and now: the next page has it.
-			s.recycle(t)
-			st.heldFrom.Store(n)
-			all = false
-			break
-		}
-		st.fed++
-		s.open.Add(1)
-		if s.arriveLocked(t, &a) {
-			s.bufferLocked(t, &a)
-		}
-		for _, slot := range t.slots {
-			if slot.stream != st {
-				streams = append(streams, slot.stream)
-			}
-		}
-	}
-	switch {
-	case st.parking != nil || st.fed > 0:
-	case all && st.holding == 0:
-		st.heldFrom.Store(notHeld)
-	case st.holding == 0:
-		s.feedLocked(st)
-	}
-	s.mu.Unlock()
-	s.do(&a)
-	s.pump(ctx, streams)
-	return nil
-}
-
-// feedsLocked tells whether nothing keeps a held event from being fed but that
-// other streams of it have not been fed as far.
-func (s *Sequencer) feedsLocked(t *task) bool {
-	for _, slot := range t.slots {
-		if slot.stream.isHeld(slot.number) && slot.stream.parking != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// fedLocked takes note that a fed event has ended.
-func (s *Sequencer) fedLocked(t *task) {
-	st := t.fedBy
-	if st == nil {
-		return
-	}
-	t.fedBy = nil
-	if st.fed--; st.fed == 0 {
-		s.continueFeedingLocked(st)
-	}
-}
-
-// continueFeedingLocked has a stream fed further that is not through yet.
-func (s *Sequencer) continueFeedingLocked(st *stream) {
-	if !st.gone && st.parking == nil && st.fed == 0 && st.holding == 0 && st.heldFrom.Load() != notHeld {
-		s.feedLocked(st)
 	}
 }

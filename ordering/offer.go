@@ -2,9 +2,10 @@ package ordering
 
 import (
 	"context"
+	"fmt"
 	"time"
 
-	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/dispatcher"
 )
 
 // Offer takes an event from a source. It waits while the dispatcher is full,
@@ -13,13 +14,14 @@ import (
 //
 // If the error is nil, done, which may be nil, is called with the outcome.
 // Otherwise the event was not accepted: the error is an [*EventError],
-// [ErrNilEvent], that of ctx, [ErrClosed], one that wraps [ErrStopped], or the
-// store's.
+// [ErrNilEvent], [dispatcher.ErrTooLarge], that of ctx, [ErrClosed], one that
+// wraps [ErrStopped], or the store's.
 //
-// A handler that offers events must not wait for them; see
-// [dispatcher.ErrNested].
+// A handler may offer events, with its context, but not wait for what becomes
+// of them. Where the offer itself would have to wait for other handlers, its
+// error is [dispatcher.ErrNested].
 func (s *Sequencer) Offer(ctx context.Context, e *Event, done Done) error {
-	if err := check(e); err != nil {
+	if err := s.check(e); err != nil {
 		return err
 	}
 	if err := s.begin(ctx); err != nil {
@@ -29,39 +31,59 @@ func (s *Sequencer) Offer(ctx context.Context, e *Event, done Done) error {
 	return s.offer(ctx, e, done)
 }
 
-// OfferBatch takes events in the order given, and asks the store for all their
-// streams at once. It returns how many were accepted, from the first on; if
-// that is not all of them, the error is that of [Sequencer.Offer] for the next
-// one.
+// batchChunk is how many events of a batch are taken in one turn.
+const batchChunk = 1024
+
+// OfferBatch takes events in the order given, and asks the store for the
+// streams of many of them at once. It returns how many were accepted, from the
+// first on; if that is not all of them, the error is that of [Sequencer.Offer]
+// for the next one.
 func (s *Sequencer) OfferBatch(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
 	good := 0
 	var bad error
 	for good < len(events) && bad == nil {
-		if bad = check(events[good]); bad == nil {
+		if bad = s.check(events[good]); bad == nil {
 			good++
 		}
 	}
+	for accepted < good {
+		n, err := s.offerChunk(ctx, events[accepted:min(good, accepted+batchChunk)], done)
+		accepted += n
+		if err != nil {
+			return accepted, err
+		}
+	}
+	return accepted, bad
+}
+
+func (s *Sequencer) offerChunk(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.passTurn()
-	if err := s.load(ctx, s.unknown(events[:good]...)); err != nil {
+	if err := s.load(ctx, s.unknown(events...)); err != nil {
 		return 0, err
 	}
-	for _, e := range events[:good] {
+	for _, e := range events {
 		if err := s.offer(ctx, e, done); err != nil {
 			return accepted, err
 		}
 		accepted++
 	}
-	return accepted, bad
+	return accepted, nil
 }
 
-func check(e *Event) error {
+func (s *Sequencer) check(e *Event) error {
 	if e == nil {
 		return ErrNilEvent
 	}
-	return e.Validate()
+	if err := e.Validate(); err != nil {
+		return err
+	}
+	if most := s.cfg.Dispatcher.MaxPendingBytes; most > 0 && s.cfg.Dispatcher.Size(Job{Event: e}) > most {
+		return fmt.Errorf("ordering: event %.80q: %w", e.Name(), dispatcher.ErrTooLarge)
+	}
+	return nil
 }
 
 // begin takes the turn for a source.
@@ -80,6 +102,7 @@ func (s *Sequencer) begin(ctx context.Context) error {
 func (s *Sequencer) offer(ctx context.Context, e *Event, done Done) error {
 	t := s.newTask(e, done)
 	var a after
+	defer s.do(&a)
 	s.mu.Lock()
 	for !s.placeLocked(t) {
 		s.mu.Unlock()
@@ -106,272 +129,61 @@ func (s *Sequencer) offer(ctx context.Context, e *Event, done Done) error {
 		}
 	}
 	s.mu.Unlock()
-	s.do(&a)
 	if !ready {
 		return nil
 	}
-	if err := s.dispatcher.Submit(ctx, Job{e, t}, s.submit...); err != nil {
-		s.mu.Lock()
-		s.retreatLocked(t)
-		for _, slot := range t.slots {
-			s.closeGapLocked(slot.stream, &a)
-			s.checkHeadLocked(slot.stream, &a)
-		}
-		s.unplaceLocked(t)
-		s.open.Add(-1)
-		s.mu.Unlock()
-		s.do(&a)
+	if err := s.enter(ctx, t, func(_ error, a *after) { s.refundLocked(t, a) }); err != nil {
 		return s.submitError(err)
 	}
 	s.pump(ctx, behind)
 	return nil
 }
 
-// pump submits the events at the heads of streams whose turn it is, and what
-// follows from that. The caller has the turn. An event that ctx kept from
-// being submitted is left to the keeper.
-func (s *Sequencer) pump(ctx context.Context, streams []*stream) {
-	for len(streams) > 0 {
-		st := streams[len(streams)-1]
-		var a after
-		s.mu.Lock()
-		t := st.early[st.next]
-		if t == nil || !t.isNext() || s.mu.err != nil {
-			s.checkHeadLocked(st, &a)
-			s.mu.Unlock()
-			s.do(&a)
-			streams = streams[:len(streams)-1]
-			continue
-		}
-		s.leaveEarlyLocked(t)
-		for _, slot := range t.slots {
-			if slot.stream != st {
-				streams = append(streams, slot.stream)
-			}
-		}
-		s.advanceLocked(t, &a)
-		job := Job{t.event, t}
-		s.mu.Unlock()
-		s.do(&a)
-		if err := s.dispatcher.Submit(ctx, job, s.submit...); err != nil {
-			s.mu.Lock()
-			s.retreatLocked(t)
-			s.enterEarlyLocked(t)
-			s.mu.Unlock()
-			if s.background.Err() == nil {
-				s.pumpLater(streams)
-			}
-			return
-		}
-	}
-}
-
-// isNext tells whether it is the task's turn on all its streams.
-func (t *task) isNext() bool {
+// refundLocked lets go of a task that was ready and could not be submitted.
+func (s *Sequencer) refundLocked(t *task, a *after) {
 	for _, slot := range t.slots {
-		if slot.number != slot.stream.next || slot.stream.isHeld(slot.number) {
-			return false
-		}
+		s.closeGapLocked(slot.stream, a)
 	}
-	return true
-}
-
-// placeLocked finds the streams of a task; found is false if one is not in
-// memory.
-func (s *Sequencer) placeLocked(t *task) (found bool) {
-	for _, p := range t.event.Positions {
-		st := s.mu.streams[p.Stream]
-		if st == nil {
-			t.slots = t.slots[:0]
-			return false
-		}
-		t.slots = append(t.slots, slot{st, p.Number})
-	}
-	for _, slot := range t.slots {
-		s.mu.idle.remove(slot.stream)
-	}
-	return true
-}
-
-// unplaceLocked lets go of a task that was not accepted.
-func (s *Sequencer) unplaceLocked(t *task) {
-	for _, slot := range t.slots {
-		s.restLocked(slot.stream)
-	}
-	s.recycle(t)
-}
-
-// advanceLocked takes a task whose turn it is to its streams' windows.
-func (s *Sequencer) advanceLocked(t *task, a *after) {
-	for i, slot := range t.slots {
-		st := slot.stream
-		st.advance(t)
-		t.fences = append(t.fences, st.fence)
-		if t.event.Positions[i].End {
-			s.endsLocked(st, slot.number, a)
-		}
-		if st.gap != nil {
-			s.narrowGapLocked(st, a)
-		}
-	}
-}
-
-func (s *Sequencer) retreatLocked(t *task) {
-	for _, slot := range t.slots {
-		slot.stream.retreat(slot.number)
-	}
-	t.fences = t.fences[:0]
-}
-
-// unknown lists the streams of events that are not in memory.
-func (s *Sequencer) unknown(events ...*Event) (keys []lockkeys.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var seen map[lockkeys.Key]bool
-	for _, e := range events {
-		for _, p := range e.Positions {
-			if s.mu.streams[p.Stream] == nil && !seen[p.Stream] {
-				if seen == nil {
-					seen = map[lockkeys.Key]bool{}
-				}
-				seen[p.Stream] = true
-				keys = append(keys, p.Stream)
-			}
-		}
-	}
-	return keys
-}
-
-// load gets streams from the store. The caller has the turn, or is alone.
-func (s *Sequencer) load(ctx context.Context, keys []lockkeys.Key) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	states, err := s.cfg.Store.Acquire(ctx, keys)
-	if err != nil {
-		return err
-	}
-	strange := false
-	s.mu.Lock()
-	for _, state := range states {
-		strange = strange || state.Parked != "" && s.mu.parkings[state.Parked] == nil
-	}
-	s.mu.Unlock()
-	if strange { // another holder has parked it
-		if err := s.loadParkings(ctx); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, key := range keys {
-		if s.mu.streams[key] != nil {
-			continue
-		}
-		st := newStream(key, states[i])
-		if st.parking = s.mu.parkings[states[i].Parked]; st.parking != nil {
-			if at, ok := st.parking.streams[key]; ok { // not later than the store has it
-				st.heldFrom.Store(min(st.heldFrom.Load(), at))
-			}
-			if n := st.parking.misses(key); n >= st.next {
-				st.missing = n
-			}
-		}
-		s.mu.streams[key] = st
-		if st.isHeld(notHeld-1) && st.parking == nil {
-			s.feedLocked(st)
-		} else {
-			s.mu.idle.push(st)
-		}
-	}
-	return nil
-}
-
-// pin returns streams that stay in memory until they are unpinned. The caller
-// has the turn.
-func (s *Sequencer) pin(ctx context.Context, positions ...Position) ([]*stream, error) {
-	e := &Event{Positions: positions}
-	for {
-		if err := s.load(ctx, s.unknown(e)); err != nil {
-			return nil, err
-		}
-		t := &task{event: e}
-		s.mu.Lock()
-		if s.placeLocked(t) {
-			break
-		}
-		s.mu.Unlock()
-	}
-	defer s.mu.Unlock()
-	streams := make([]*stream, len(positions))
-	for i, p := range positions {
-		streams[i] = s.mu.streams[p.Stream]
-		streams[i].pins++
-	}
-	return streams, nil
-}
-
-func (s *Sequencer) unpinLocked(streams []*stream) {
-	for _, st := range streams {
-		st.pins--
-		s.restLocked(st)
-	}
-}
-
-func (s *Sequencer) loadParkings(ctx context.Context) error {
-	parked, err := s.cfg.Store.Parked(ctx)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range parked {
-		if s.mu.parkings[p.ID] == nil {
-			s.mu.parkings[p.ID] = restored(p)
-		}
-	}
-	return nil
+	s.lookAgainLocked(t, a)
+	s.unplaceLocked(t)
+	s.open.Add(-1)
+	s.drainedLocked()
 }
 
 // arriveLocked finds out what is to become of an event that has come. It is
 // ready if it is the next one on all its streams; otherwise it was dealt with.
 func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
-	var running *task
-	done, held, ended, early := 0, false, false, false
+	var other *task // on its way with a number of t
+	done, ended, early := 0, false, false
 	for _, slot := range t.slots {
 		st, n := slot.stream, slot.number
-		isDone, twin := st.isDone(n)
-		if twin == nil || twin == undone {
-			if waiting := st.early[n]; waiting != nil {
-				twin = waiting
-			}
-		}
-		switch {
-		case isDone:
+		isDone, twin := st.onItsWay(n)
+		if isDone {
 			done++
-		case twin != nil && twin != undone:
-			running = twin
-		default:
-			held = held || st.isHeld(n)
-			early = early || n > st.next
-			ended = ended || st.ended > 0 && n > st.ended
 		}
+		if twin != nil {
+			other = twin
+		}
+		early = early || n != st.next
+		ended = ended || st.ended > 0 && n > st.ended
 	}
 	switch {
 	case done == len(t.slots):
+		if t.held {
+			s.clearLocked(t.heldEvent())
+		}
 		s.endLocked(t, Outcome{Result: Duplicate}, a)
-	case running != nil && isTwin(running.event, t.event):
-		running.joined = append(running.joined, twin{t.event, t.done})
-		s.recycle(t)
-	case running != nil:
-		s.refuseLocked(t, &ContradictionError{[]*Event{running.event, t.event}}, a)
-	case ended:
-		s.refuseLocked(t, ErrEnded, a)
+	case other != nil && isTwin(other.event, t.event):
+		s.joinTwinLocked(other, t)
+	case other != nil:
+		s.refuseLocked(t, &ContradictionError{[]*Event{other.event, t.event}}, a)
 	case done > 0:
 		s.refuseLocked(t, &ContradictionError{[]*Event{t.event}}, a)
-	case held && !(t.held && s.feedsLocked(t)):
+	case ended:
+		s.refuseLocked(t, ErrEnded, a)
+	case s.mustHoldLocked(t):
 		s.holdLocked(t, a)
-	case early || held:
+	case early || t.held:
 		s.bufferLocked(t, a)
 	default:
 		return true
@@ -379,10 +191,22 @@ func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
 	return false
 }
 
+// joinTwinLocked lets a copy of an event have the outcome of the first one.
+func (s *Sequencer) joinTwinLocked(first, t *task) {
+	if t.done == nil { // nobody is to be told
+		s.counts.add(Duplicate)
+		s.open.Add(-1)
+		s.drainedLocked()
+	} else {
+		first.joined = append(first.joined, twin{t.event, t.done})
+	}
+	s.recycle(t)
+}
+
 // isTwin tells whether two events that have a number in common are copies of
 // one.
 func isTwin(a, b *Event) bool {
-	if a.ID != b.ID || len(a.Positions) != len(b.Positions) {
+	if a.ID != b.ID && a.Name() != b.Name() || len(a.Positions) != len(b.Positions) {
 		return false
 	}
 	for _, p := range a.Positions {
@@ -403,10 +227,16 @@ func (s *Sequencer) endLocked(t *task, o Outcome, a *after) {
 	a.ended = append(a.ended, t)
 }
 
+// refuseLocked ends a task that can never run. One that the store holds was
+// acknowledged, so it is parked for an operator.
 func (s *Sequencer) refuseLocked(t *task, err error, a *after) {
 	e := t.event
 	for _, slot := range t.slots {
 		a.notices = append(a.notices, Notice{Kind: EventRefused, Time: time.Now(), Stream: slot.stream.key, Event: e, Err: err})
+	}
+	if t.held {
+		s.rejectLocked(t, err, a)
+		return
 	}
 	s.endLocked(t, Outcome{Result: Refused, Err: err}, a)
 }

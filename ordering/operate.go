@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -19,7 +20,9 @@ func (s *Sequencer) Parked(ctx context.Context) ([]Parking, error) {
 // follows in order, with newer arrivals behind that. Attempts count on from
 // those before.
 //
-// The error wraps [ErrNotParked], or is that of ctx or of the store.
+// The error wraps [ErrNotParked], or is that of ctx, of [Sequencer.Err], or of
+// the store; in a handler it is [dispatcher.ErrNested]. If ctx ends before its
+// turn has come nothing is done, and if it ends in the midst of it, all is.
 func (s *Sequencer) Resume(ctx context.Context, key lockkeys.Key) error {
 	return s.operate(ctx, key, func(context.Context, *stream) error { return nil })
 }
@@ -40,6 +43,9 @@ func (s *Sequencer) Drop(ctx context.Context, key lockkeys.Key) error {
 
 // operate has the keeper do something with a parked stream and then resume it.
 func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(context.Context, *stream) error) error {
+	if s.within(ctx) {
+		return dispatcher.ErrNested
+	}
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
@@ -48,18 +54,21 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 	if err != nil {
 		return err
 	}
-	st := streams[0]
 	reply := make(chan error, 1)
 	s.mu.Lock()
 	s.opLocked(op{reply: reply, do: func(background context.Context) error {
-		s.mu.Lock()
-		p := st.parking
-		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.unpinLocked(streams)
 		}()
+		if ctx.Err() != nil { // nobody waits for it any more
+			return context.Cause(ctx)
+		}
+		st := streams[0]
+		s.mu.Lock()
+		p := st.parking
+		s.mu.Unlock()
 		if p == nil {
 			return fmt.Errorf("%w: %s", ErrNotParked, key)
 		}
@@ -91,23 +100,21 @@ func (s *Sequencer) skipHead(ctx context.Context, st *stream) error {
 
 // dropHeld gives up all that is held of a stream.
 func (s *Sequencer) dropHeld(ctx context.Context, st *stream) error {
-	for at := st.heldFrom.Load(); ; {
+	at := st.heldFrom.Load()
+	for {
 		page, err := s.cfg.Store.Held(ctx, st.key, at, feedPage)
-		if err != nil {
+		if err != nil || len(page) == 0 {
 			return err
 		}
-		if len(page) == 0 {
-			return nil
-		}
 		for i, h := range page {
-			if err := s.skip(ctx, st, at, page[i:i+1]); err != nil {
-				return err
-			}
 			n, _ := h.On(st.key)
-			if n > at { // it was the numbers before that were skipped
-				if err := s.skip(ctx, st, n, page[i:i+1]); err != nil {
+			if n > at {
+				if err := s.skip(ctx, st, at, page[i:i+1]); err != nil {
 					return err
 				}
+			}
+			if err := s.giveUp(ctx, h, s.skipReason(st)); err != nil {
+				return err
 			}
 			at = n + 1
 		}
@@ -117,17 +124,13 @@ func (s *Sequencer) dropHeld(ctx context.Context, st *stream) error {
 // skip gives up the held event, if it has the number at, or else the numbers
 // from at on before it.
 func (s *Sequencer) skip(ctx context.Context, st *stream, at uint64, next []HeldEvent) error {
-	s.mu.Lock()
-	p := st.parking
 	to := at
-	if p != nil && p.misses(st.key) > 0 {
+	s.mu.Lock()
+	if p := st.parking; p != nil && p.misses(st.key) > 0 {
 		to = max(at, p.Gap.To)
 	}
-	reason := "skipped by an operator"
-	if p != nil && p.Error != "" {
-		reason += ": " + p.Error
-	}
 	s.mu.Unlock()
+	reason := s.skipReason(st)
 	if len(next) > 0 {
 		n, _ := next[0].On(st.key)
 		if n == at {
@@ -138,7 +141,19 @@ func (s *Sequencer) skip(ctx context.Context, st *stream, at uint64, next []Held
 	return s.skipNumbers(st, Range{st.key, at, to}, errors.New(reason))
 }
 
-// giveUp makes a held event's numbers done without its effect.
+// skipReason says why something of a stream is given up.
+func (s *Sequencer) skipReason(st *stream) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason := "skipped by an operator"
+	if p := st.parking; p != nil && p.Error != "" {
+		reason += ": " + p.Error
+	}
+	return reason
+}
+
+// giveUp makes a held event's numbers done without its effect, but for those
+// that another event has.
 func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
@@ -153,17 +168,28 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 		defer s.mu.Unlock()
 		s.unpinLocked(streams)
 	}()
-	r := Record{Event: h.Event, Held: true, JobState: JobState{Event: h.Name(), Positions: h.Positions,
-		Status: GivenUp, Attempts: h.Attempts, Error: reason, Started: h.Started, Ended: time.Now()}}
-	for _, st := range streams {
-		r.Fences = append(r.Fences, st.fence)
+	free := &Event{ID: h.Name()}
+	r := Record{Event: free, Held: true, JobState: h.givenUp(reason)}
+	s.mu.Lock()
+	for i, st := range streams {
+		if done, other := st.onItsWay(h.Positions[i].Number); !done && other == nil {
+			free.Positions = append(free.Positions, h.Positions[i])
+			r.Fences = append(r.Fences, st.fence)
+		}
+	}
+	s.mu.Unlock()
+	if len(free.Positions) == 0 {
+		return s.clear(ctx, h)
 	}
 	if err := s.commit(ctx, r); err != nil {
 		return err
 	}
-	var a after
+	a := after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)}}}
 	s.mu.Lock()
 	for i, p := range h.Positions {
+		if _, ok := free.On(p.Stream); !ok {
+			continue
+		}
 		if p.End {
 			s.endsLocked(streams[i], p.Number, &a)
 		}
@@ -171,7 +197,6 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 	}
 	s.mu.Unlock()
 	s.do(&a)
-	s.notify(Notice{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)})
-	s.pump(ctx, streams)
+	s.pumpAside(streams)
 	return nil
 }

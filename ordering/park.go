@@ -16,9 +16,19 @@ import (
 type parking struct {
 	Parking // but for Streams
 	streams map[lockkeys.Key]uint64
-	dirty   bool // the keeper is to write it
-	over    bool // it was resumed, or became part of another
+	names   []string // the IDs under which the sequencer's map has it
+	dirty   bool     // the keeper is to write it
+	over    bool     // it was resumed, or became part of another
+	into    *parking // that other
 	fault   error
+}
+
+// live returns the parking that this one became part of, or itself.
+func (p *parking) live() *parking {
+	for p.into != nil {
+		p = p.into
+	}
+	return p
 }
 
 func restored(p Parking) *parking {
@@ -27,7 +37,7 @@ func restored(p Parking) *parking {
 		streams[position.Stream] = position.Number
 	}
 	p.Streams = nil
-	return &parking{Parking: p, streams: streams}
+	return &parking{Parking: p, streams: streams, names: []string{p.ID}}
 }
 
 // misses returns the number that a stream is parked for, since it has not
@@ -54,6 +64,7 @@ func (p *parking) public() Parking {
 
 func (s *Sequencer) newParkingLocked(reason Reason, err error) *parking {
 	p := &parking{Parking: Parking{ID: rand.Text(), Reason: reason, Since: time.Now()}, streams: map[lockkeys.Key]uint64{}, fault: err}
+	p.names = []string{p.ID}
 	if err != nil {
 		p.Error = err.Error()
 	}
@@ -146,12 +157,11 @@ func (s *Sequencer) joinLocked(p, q *parking) *parking {
 			st.parking = p
 		}
 	}
-	q.over = true
-	for id, known := range s.mu.parkings {
-		if known == q {
-			s.mu.parkings[id] = p // the store has it under that ID until the keeper has written p
-		}
+	q.over, q.into = true, p
+	for _, id := range q.names {
+		s.mu.parkings[id] = p // the store has it under that ID until the keeper has written p
 	}
+	p.names = append(p.names, q.names...)
 	s.keeper.mu.over = append(s.keeper.mu.over, q.ID)
 	s.dirtyLocked(p)
 	return p
@@ -187,11 +197,20 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 				t.fills = p
 			}
 			tasks = append(tasks, s.closeLocked(st, slot.number, 0, &p, a)...)
-			st.holding++
+			if st.holding == nil {
+				st.holding = map[uint64]int{}
+			}
+			st.holding[slot.number]++
 		}
-		if t.held {
+		if p != nil && p.heals() && t.isFirst() {
+			t.fills = p
+		}
+		switch {
+		case t.held:
 			s.heldLocked(t, a)
-		} else {
+		case s.mu.over:
+			s.endLocked(t, Outcome{Unfinished, ErrClosed}, a)
+		default:
 			s.keeper.mu.holds = append(s.keeper.mu.holds, t)
 			s.keeper.pending.Add(1)
 			s.keeper.signal()
@@ -201,12 +220,75 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 
 // heldLocked ends an event that the store holds.
 func (s *Sequencer) heldLocked(t *task, a *after) {
-	for _, slot := range t.slots {
-		slot.stream.holding--
-		s.continueFeedingLocked(slot.stream)
-	}
-	if p := t.fills; p != nil && p.heals() {
-		s.reopenLocked(p)
+	s.leaveHoldingLocked(t)
+	if t.fills != nil {
+		s.reopenLocked(t.fills.live())
 	}
 	s.endLocked(t, Outcome{Result: Held}, a)
+}
+
+// unheldLocked gives back an event that the store was to hold.
+func (s *Sequencer) unheldLocked(t *task, why error, a *after) {
+	s.leaveHoldingLocked(t)
+	s.endLocked(t, Outcome{Unfinished, why}, a)
+}
+
+func (s *Sequencer) leaveHoldingLocked(t *task) {
+	for _, slot := range t.slots {
+		st := slot.stream
+		if st.holding[slot.number]--; st.holding[slot.number] == 0 {
+			delete(st.holding, slot.number)
+		}
+		s.continueFeedingLocked(st)
+	}
+}
+
+// isFirst tells whether nothing comes before an event on its streams but what
+// is done or on its way.
+func (t *task) isFirst() bool {
+	for _, slot := range t.slots {
+		if slot.number != slot.stream.next {
+			return false
+		}
+	}
+	return true
+}
+
+// rejectLocked parks an event that the store holds, and that can never run, at
+// those of its numbers that nothing else has.
+func (s *Sequencer) rejectLocked(t *task, err error, a *after) {
+	free := slices.DeleteFunc(slices.Clone(t.slots), func(slot slot) bool {
+		done, other := slot.stream.onItsWay(slot.number)
+		return done || other != nil
+	})
+	if len(free) == 0 {
+		s.clearLocked(t.heldEvent())
+		s.endLocked(t, Outcome{Result: Refused, Err: err}, a)
+		return
+	}
+	p := s.newParkingLocked(Contradiction, err)
+	p.Events = append(p.Events, t.heldEvent())
+	for _, slot := range free {
+		p = s.shutLocked(slot.stream, slot.number, 0, p, a)
+	}
+	s.endLocked(t, Outcome{Result: Held}, a)
+}
+
+// leaveParkingLocked takes a stream that has another holder out of its parking.
+func (s *Sequencer) leaveParkingLocked(st *stream) {
+	p := st.parking
+	if p == nil {
+		return
+	}
+	st.parking = nil
+	if delete(p.streams, st.key); len(p.streams) == 0 {
+		s.endParkingLocked(p)
+	}
+}
+
+// endParkingLocked forgets a parking. What became part of it is forgotten when
+// the store has none of that any more.
+func (s *Sequencer) endParkingLocked(p *parking) {
+	p.over = true
+	delete(s.mu.parkings, p.ID)
 }

@@ -3,26 +3,49 @@ package ordering
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
+// errHalted is the error of a run that did not begin, since the sequencer
+// stops.
+var errHalted = errors.New("ordering: the sequencer stops")
+
 // keys derives a job's lock keys. An event that has none to give fails when it
 // is its turn, by its policy.
 func (s *Sequencer) keys(j Job, claim *lockkeys.Claim) error {
-	if err := s.cfg.Keys(j.Event, claim); err != nil {
+	if err := s.deriveKeys(j.Event, claim); err != nil {
 		j.task.refusal = err
 		claim.Reset()
 		return streamKeys(j.Event, claim)
 	}
+	j.task.refusal = nil
 	return nil
+}
+
+func (s *Sequencer) deriveKeys(e *Event, claim *lockkeys.Claim) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &dispatcher.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return s.cfg.Keys(e, claim)
 }
 
 // handle is one attempt at a job.
 func (s *Sequencer) handle(ctx context.Context, j Job) error {
 	t := j.task
+	if t.committed { // by an attempt that failed after that
+		t.outcome.Result = Applied
+		return nil
+	}
+	if t.isLost() {
+		t.outcome = Outcome{Unfinished, ErrFenced}
+		return nil
+	}
 	for _, slot := range t.slots {
 		if slot.stream.isHeld(slot.number) {
 			t.outcome.Result = Held
@@ -30,20 +53,38 @@ func (s *Sequencer) handle(ctx context.Context, j Job) error {
 		}
 	}
 	if s.stopped.Load() {
-		return dispatcher.Permanent(ErrStopped)
+		return dispatcher.Permanent(errHalted)
 	}
 	if t.refusal != nil {
 		return dispatcher.Permanent(t.refusal)
 	}
-	if t.attempts++; t.started.IsZero() {
-		t.started = time.Now()
+	return s.result(t, s.attempt(ctx, j))
+}
+
+// attempt calls the handler, unless it has succeeded before, and commits.
+func (s *Sequencer) attempt(ctx context.Context, j Job) error {
+	t := j.task
+	if !t.handled {
+		if t.attempts++; t.started.IsZero() {
+			t.started = time.Now()
+		}
+		if err := s.cfg.Handler(ctx, j); err != nil {
+			return err
+		}
+		t.handled = true
 	}
-	t.committed = false
-	err := s.cfg.Handler(ctx, j)
-	if err == nil && !t.committed {
-		err = s.commit(ctx, t.record(Processed, time.Now(), ""))
+	if t.committed {
+		return nil
 	}
+	return s.commit(ctx, t.record(Processed, time.Now(), ""))
+}
+
+// result notes how an attempt went; an error is one to be tried again.
+func (s *Sequencer) result(t *task, err error) error {
 	switch {
+	case t.committed && err != nil:
+		s.cfg.Logger.Warn("handler failed after its commit, which counts", "event", t.event.Name(), "err", err)
+		t.outcome.Result = Applied
 	case err == nil:
 		t.outcome.Result = Applied
 	case errors.Is(err, ErrDuplicate):
@@ -66,12 +107,14 @@ func (s *Sequencer) commit(ctx context.Context, r Record) error {
 
 // failureFor tells the dispatcher whether to stop.
 func (s *Sequencer) failureFor(j Job, err error) dispatcher.FailurePolicy {
+	t := j.task
 	switch {
-	case j.task.outcome.Result == Held:
+	case t.outcome.Result == Held, t.committed:
 		return dispatcher.DeadLetter
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, errHalted):
 		return dispatcher.Stop
-	case s.policy(j, err) == Stop:
+	}
+	if t.policy = s.policy(t.event, err); t.policy == Stop {
 		s.mu.Lock()
 		s.stopLocked(err)
 		s.mu.Unlock()
@@ -80,20 +123,33 @@ func (s *Sequencer) failureFor(j Job, err error) dispatcher.FailurePolicy {
 	return dispatcher.DeadLetter
 }
 
-func (s *Sequencer) policy(j Job, err error) Policy { return s.cfg.FailureFor(j.Event, err) }
+// policy asks FailureFor.
+func (s *Sequencer) policy(e *Event, err error) Policy {
+	policy := s.cfg.Failure
+	caught := contain(func() error {
+		policy = s.cfg.FailureFor(e, err)
+		return nil
+	})
+	if caught != nil {
+		s.cfg.Logger.Error("FailureFor failed; using Failure", "policy", policy.String(), "err", caught)
+	}
+	return policy
+}
 
 // fail sees to a job that failed for good, before its lock keys are free.
 func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	t := j.task
-	if t.outcome.Result == Held {
+	switch {
+	case t.outcome.Result == Held:
 		return nil
-	}
-	if s.policy(j, err) == Skip {
+	case t.committed:
+		return s.result(t, err)
+	case t.policy == Skip:
 		r := t.record(GivenUp, time.Now(), err.Error())
 		switch cause := s.commit(ctx, r); {
 		case cause == nil:
 			t.outcome = Outcome{DeadLettered, err}
-			s.deadLetter(ctx, j, err)
+			s.deadLetter(ctx, t.event, err)
 			return nil
 		case errors.Is(cause, ErrDuplicate):
 			t.outcome.Result = Duplicate
@@ -114,13 +170,13 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	return nil
 }
 
-func (s *Sequencer) deadLetter(ctx context.Context, j Job, err error) {
-	s.notify(Notice{Kind: EventSkipped, Time: time.Now(), Stream: j.Event.Positions[0].Stream, Event: j.Event, Err: err})
+func (s *Sequencer) deadLetter(ctx context.Context, e *Event, err error) {
+	s.do(&after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: e.Positions[0].Stream, Event: e, Err: err}}})
 	if s.cfg.DeadLetter == nil {
 		return
 	}
-	if err := s.cfg.DeadLetter(ctx, j.Event, err); err != nil {
-		s.cfg.Logger.Error("dead letter was not taken", "event", j.Event.Name(), "err", err)
+	if err := contain(func() error { return s.cfg.DeadLetter(ctx, e, err) }); err != nil {
+		s.cfg.Logger.Error("dead letter was not taken", "event", e.Name(), "err", err)
 	}
 }
 
@@ -137,20 +193,21 @@ func (s *Sequencer) finish(j Job, err error) {
 	for _, slot := range t.slots {
 		slot.stream.end(slot.number, done)
 	}
-	switch {
-	case t.outcome.Result == Held:
+	if t.outcome.Result == Held {
 		t.outcome = Outcome{}
 		s.holdLocked(t, &a)
 		s.mu.Unlock()
 		s.do(&a)
 		return
-	case errors.Is(t.outcome.Err, ErrFenced):
+	}
+	if errors.Is(t.outcome.Err, ErrFenced) {
 		for _, slot := range t.slots {
 			s.loseLocked(slot.stream, &a)
 		}
 	}
 	s.fedLocked(t)
 	for _, slot := range t.slots {
+		s.continueFeedingLocked(slot.stream)
 		s.restLocked(slot.stream)
 	}
 	s.mu.Unlock()
@@ -174,13 +231,23 @@ func (s *Sequencer) loseLocked(st *stream, a *after) {
 	if st.gone {
 		return
 	}
+	st.lost.Store(true)
 	st.gone = true
 	delete(s.mu.streams, st.key)
 	s.mu.idle.remove(st)
 	s.closeGapLocked(st, a)
+	s.leaveParkingLocked(st)
 	s.cfg.Logger.Warn("stream was taken over by another holder", "stream", st.key.String())
 	for _, t := range st.early {
 		s.leaveEarlyLocked(t)
+		s.lookAgainLocked(t, a)
 		s.endLocked(t, Outcome{Unfinished, ErrFenced}, a)
+	}
+}
+
+// lookAgainLocked looks at the streams of an event that waits no more.
+func (s *Sequencer) lookAgainLocked(t *task, a *after) {
+	for _, slot := range t.slots {
+		s.checkHeadLocked(slot.stream, a)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -30,11 +31,12 @@ type Sequencer struct {
 	dispatcher *dispatcher.Dispatcher[Job]
 	submit     []dispatcher.SubmitOption[Job]
 	tasks      sync.Pool
-	turn       chan struct{} // full while someone has it
+	turn       turn
 
 	background context.Context // ends with a shutdown
 	cancel     context.CancelCauseFunc
 	halted     chan struct{} // closed when mu.err is set
+	gone       chan struct{} // closed when all is over
 	goroutines sync.WaitGroup
 	keeper     keeper
 	stopped    atomic.Bool  // mu.err is set, for workers to look at
@@ -49,8 +51,10 @@ type Sequencer struct {
 		early    int   // events that wait for earlier ones
 		bytes    int64 // of those
 		drained  chan struct{}
-		err      error // why nothing is accepted any more
+		search   *time.Timer // for contradictions, or nil
+		err      error       // why nothing is accepted any more
 		closed   bool
+		over     bool // what was waiting was given back
 	}
 }
 
@@ -60,13 +64,14 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sequencer{cfg: cfg.withDefaults(), turn: make(chan struct{}, 1)}
+	s := &Sequencer{cfg: cfg.withDefaults()}
+	s.turn.init()
 	s.tasks.New = func() any { return new(task) }
 	s.mu.streams = map[lockkeys.Key]*stream{}
 	s.mu.parkings = map[string]*parking{}
 	s.mu.idle.init()
 	s.keeper.wake = make(chan struct{}, 1)
-	s.halted = make(chan struct{})
+	s.halted, s.gone = make(chan struct{}), make(chan struct{})
 	s.background, s.cancel = context.WithCancelCause(context.Background())
 	s.submit = []dispatcher.SubmitOption[Job]{dispatcher.OnDone(s.finish)}
 
@@ -78,11 +83,13 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	if d.MaxPendingBytes > 0 && d.Size == nil {
 		d.Size = func(j Job) int64 { return j.Event.Size() }
 	}
+	s.cfg.Dispatcher.Size = d.Size
 	var err error
 	if s.dispatcher, err = dispatcher.New(d); err != nil {
 		return nil, errors.Join(ErrConfig, err)
 	}
 	if err := s.recover(ctx); err != nil {
+		s.cancel(ErrClosed)
 		return nil, errors.Join(err, s.dispatcher.Close())
 	}
 	s.goroutines.Go(s.keep)
@@ -145,74 +152,10 @@ func (h HeldEvent) has(stream lockkeys.Key, number uint64) bool {
 	return ok && n == number
 }
 
-// takeTurn waits for the turn. The error is that of ctx or why nothing is
-// accepted any more.
-func (s *Sequencer) takeTurn(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.background.Done():
-		return s.Err()
-	}
-}
-
-func (s *Sequencer) passTurn() { <-s.turn }
-
 // Err returns nil while events are accepted; afterwards what offers are told:
 // [ErrClosed], or an error that wraps [ErrStopped] and the cause.
 func (s *Sequencer) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.err
-}
-
-// after is what is to be done once the mutex is free.
-type after struct {
-	ended   []*task // to be told of their outcomes, and recycled
-	notices []Notice
-}
-
-func (s *Sequencer) do(a *after) {
-	for _, t := range a.ended {
-		s.tell(t)
-	}
-	for _, n := range a.notices {
-		s.notify(n)
-	}
-	a.ended, a.notices = a.ended[:0], a.notices[:0]
-}
-
-// tell tells a task's source what became of it, and those of its copies.
-func (s *Sequencer) tell(t *task) {
-	o := t.outcome
-	s.counts.add(o.Result)
-	if t.done != nil {
-		t.done(t.event, o)
-	}
-	if o.Result == Applied {
-		o = Outcome{Result: Duplicate}
-	}
-	for _, twin := range t.joined {
-		s.counts.add(o.Result)
-		if twin.done != nil {
-			twin.done(twin.event, o)
-		}
-	}
-	told := 1 + len(t.joined)
-	s.recycle(t)
-	if s.open.Add(-int64(told)) == 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.mu.drained != nil && s.open.Load() == 0 {
-			close(s.mu.drained)
-			s.mu.drained = nil
-		}
-	}
 }

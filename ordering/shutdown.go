@@ -2,28 +2,33 @@ package ordering
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/interlock-go/interlock/dispatcher"
 )
 
 // Drain waits until every event that was accepted has its outcome; those that
-// wait for a gap, as long as that stays open. It does not stop offers. The
+// wait for a gap, as long as that stays open. It does not stop offers; with
+// others still offering it waits for a moment without any event on its way. The
 // error is that of ctx, or of [Sequencer.Err] if the sequencer was shut down or
-// stopped with events left.
+// stopped with events left; in a handler it is [dispatcher.ErrNested].
 func (s *Sequencer) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if s.open.Load() == 0 {
-		s.mu.Unlock()
-		return nil
+	if s.within(ctx) {
+		return dispatcher.ErrNested
 	}
+	s.mu.Lock()
 	if s.mu.drained == nil {
 		s.mu.drained = make(chan struct{})
 	}
 	drained := s.mu.drained
-	if s.open.Load() == 0 { // it may not have seen that someone waits
-		close(drained)
-		s.mu.drained = nil
-	}
+	s.drainedLocked()
 	s.mu.Unlock()
+	select {
+	case <-drained:
+		return nil
+	default:
+	}
 	select {
 	case <-drained:
 		return nil
@@ -31,6 +36,16 @@ func (s *Sequencer) Drain(ctx context.Context) error {
 		return s.Err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// drainedLocked lets those go who wait in Drain, if no event is on its way.
+// Who ends an event counts first and looks at mu.drained then, who waits sets
+// that and then looks at the count, so one of them sees the other.
+func (s *Sequencer) drainedLocked() {
+	if s.mu.drained != nil && s.open.Load() == 0 {
+		close(s.mu.drained)
+		s.mu.drained = nil
 	}
 }
 
@@ -50,9 +65,14 @@ func (s *Sequencer) stopLocked(cause error) {
 // All other events, those that wait for earlier ones too, end as Unfinished, so
 // that their sources deliver them again.
 //
-// The error wraps [dispatcher.ErrUnfinished] if handlers still ran at the
-// deadline. A second call waits likewise.
+// Shutdown returns at the deadline at the latest. The error wraps
+// [dispatcher.ErrUnfinished] if handlers, a replay or a call of the store still
+// run then; what is left ends when they return. A second call waits likewise.
+// In a handler the error is [dispatcher.ErrNested], and nothing is stopped.
 func (s *Sequencer) Shutdown(ctx context.Context) error {
+	if s.within(ctx) {
+		return dispatcher.ErrNested
+	}
 	s.mu.Lock()
 	first := !s.mu.closed
 	s.mu.closed = true
@@ -64,17 +84,34 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	_, err := s.dispatcher.Shutdown(ctx)
 	s.cancel(ErrClosed)
-	s.goroutines.Wait()
 	if first {
-		s.abandon()
+		go func() {
+			s.goroutines.Wait()
+			s.abandon()
+			close(s.gone)
+		}()
 	}
-	return err
+	select {
+	case <-s.gone:
+		return err
+	default:
+	}
+	select {
+	case <-s.gone:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, fmt.Errorf("%w: %w: a replay or a call of the store has not returned", dispatcher.ErrUnfinished, context.Cause(ctx)))
+	}
 }
 
 // abandon gives back what was accepted and not submitted.
 func (s *Sequencer) abandon() {
 	var a after
 	s.mu.Lock()
+	s.mu.over = true
+	if s.mu.search != nil {
+		s.mu.search.Stop()
+	}
 	waiting := s.keeper.mu.holds
 	s.keeper.mu.holds = nil
 	for _, st := range s.mu.streams {
@@ -101,7 +138,8 @@ func (s *Sequencer) abandon() {
 }
 
 // Close is Shutdown without a deadline, and ends what has begun only; call
-// Drain first to run all. The error is nil unless a handler calls it.
+// Drain first to run all. It must not be called in a handler, for which it
+// would wait; Shutdown with the handler's context says so.
 func (s *Sequencer) Close() error {
 	return s.Shutdown(context.Background())
 }

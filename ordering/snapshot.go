@@ -86,7 +86,7 @@ func (s *Sequencer) Snapshot(n int) []StreamInfo {
 		if st.idle && st.parking == nil {
 			continue
 		}
-		info := StreamInfo{Stream: st.key, Next: st.next, Running: st.window.len(), Early: len(st.early), Missing: st.gap != nil}
+		info := StreamInfo{Stream: st.key, Next: st.next, Running: st.window.running, Early: len(st.early), Missing: st.gap != nil}
 		if at := st.heldFrom.Load(); at != notHeld {
 			info.HeldAt = at
 		}
@@ -101,17 +101,7 @@ func (s *Sequencer) Snapshot(n int) []StreamInfo {
 	slices.SortFunc(infos, func(a, b StreamInfo) int {
 		return cmp.Or(cmp.Compare(b.Running+b.Early, a.Running+a.Early), a.Stream.Compare(b.Stream))
 	})
-	return infos[:min(n, len(infos))]
-}
-
-// len is how many events of the window have not ended.
-func (w *window) len() (n int) {
-	for _, e := range w.entries[w.head:] {
-		if e.task != nil && e.task != undone {
-			n++
-		}
-	}
-	return n
+	return infos[:max(0, min(n, len(infos)))]
 }
 
 // notify tells the observer and the log.

@@ -55,3 +55,22 @@ func (s spans) absorb(n uint64) (uint64, spans) {
 	}
 	return n, s
 }
+
+// without returns the parts of r that are not in the set.
+func (s spans) without(r span) (parts []span) {
+	for _, have := range s {
+		switch {
+		case have.to < r.from:
+			continue
+		case have.from > r.to:
+			return append(parts, r)
+		case have.from > r.from:
+			parts = append(parts, span{r.from, have.from - 1})
+		}
+		if have.to >= r.to {
+			return parts
+		}
+		r.from = have.to + 1
+	}
+	return append(parts, r)
+}

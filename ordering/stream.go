@@ -31,17 +31,18 @@ type stream struct {
 
 	heldFrom atomic.Uint64 // atomic, for workers to look at
 	parking  *parking
-	missing  uint64 // the number that it is parked for, since it has not come; else 0
-	holding  int    // events on their way into the store
-	fed      int    // events from the store that have not ended
-	feeding  bool   // the keeper is to feed it
-	pins     int    // by those who work on it for an operator
+	missing  uint64         // the number that it is parked for, since it has not come; else 0
+	holding  map[uint64]int // events on their way into the store, by number
+	fed      int            // events from the store that have not ended
+	feeding  bool           // the keeper is to feed it
+	pins     int            // by those who work on it for an operator
 
 	gap       *gap
 	replaying bool // a replay for it is under way
 
-	gone  bool // no longer in the sequencer's map
-	idle  bool // in the list of idle streams, between
+	lost  atomic.Bool // it has another holder; atomic, for workers to look at
+	gone  bool        // no longer in the sequencer's map
+	idle  bool        // in the list of idle streams, between
 	older *stream
 	newer *stream
 	epoch uint64 // of when it became idle
@@ -69,11 +70,28 @@ func (st *stream) isDone(n uint64) (done bool, running *task) {
 	return running == nil, running
 }
 
+// onItsWay tells whether a number is done; if it is not, t is the event in
+// memory that has it, or nil.
+func (st *stream) onItsWay(n uint64) (done bool, t *task) {
+	done, t = st.isDone(n)
+	if !done && (t == nil || t == undone) {
+		t = st.early[n]
+	}
+	return done, t
+}
+
 func (st *stream) isHeld(n uint64) bool { return n >= st.heldFrom.Load() }
 
 // quiet tells whether nothing of the stream is on its way.
 func (st *stream) quiet() bool {
-	return st.window.empty() && len(st.early) == 0 && st.gap == nil && st.holding == 0 && st.fed == 0 && !st.feeding && st.pins == 0 && !st.replaying
+	return st.window.empty() && len(st.early) == 0 && st.gap == nil && len(st.holding) == 0 && st.fed == 0 && !st.feeding && st.pins == 0 && !st.replaying
+}
+
+// feeds tells whether held events may be fed: not before those in the window
+// that are held too are out of it, since they come first.
+func (st *stream) feeds() bool {
+	return !st.gone && st.parking == nil && st.fed == 0 && len(st.holding) == 0 &&
+		st.heldFrom.Load() != notHeld && !st.isHeld(st.window.last())
 }
 
 // advance takes the event with the next number into the window.
@@ -118,8 +136,9 @@ func (st *stream) end(n uint64, done bool) {
 	}
 }
 
-// setDone marks numbers as done that were not submitted.
+// setDone marks numbers as done that are not on their way.
 func (st *stream) setDone(from, to uint64) {
+	st.window.setDone(from, to)
 	if from = max(from, st.next); from <= to {
 		st.next, st.ahead = st.ahead.add(span{from, to}).absorb(st.next)
 	}
@@ -130,6 +149,7 @@ func (st *stream) setDone(from, to uint64) {
 type window struct {
 	entries []entry
 	head    int // entries before it are free
+	running int // entries with a task
 }
 
 type entry struct {
@@ -147,9 +167,22 @@ func (w *window) push(n uint64, t *task) {
 		w.head = 0
 	}
 	w.entries = append(w.entries, entry{n, t})
+	w.running++
 }
 
-func (w *window) pop() { w.entries = w.entries[:len(w.entries)-1] }
+// pop takes out the last one, which runs.
+func (w *window) pop() {
+	w.entries = w.entries[:len(w.entries)-1]
+	w.running--
+}
+
+// last returns the largest number in the window, 0 for none.
+func (w *window) last() uint64 {
+	if w.empty() {
+		return 0
+	}
+	return w.entries[len(w.entries)-1].number
+}
 
 func (w *window) index(n uint64) (int, bool) {
 	i, found := slices.BinarySearchFunc(w.entries[w.head:], n, func(e entry, n uint64) int {
@@ -166,11 +199,27 @@ func (w *window) find(n uint64) *task {
 	return nil
 }
 
-// set replaces the task with number n, and frees what is done at the front.
+// set replaces the task with number n, which has ended, by nil or undone, and
+// frees what is done at the front.
 func (w *window) set(n uint64, t *task) {
 	if i, found := w.index(n); found {
 		w.entries[i].task = t
+		w.running--
 	}
+	w.trim()
+}
+
+// setDone notes of numbers that ended without being done that they are now.
+func (w *window) setDone(from, to uint64) {
+	for i, _ := w.index(from); i < len(w.entries) && w.entries[i].number <= to; i++ {
+		if w.entries[i].task == undone {
+			w.entries[i].task = nil
+		}
+	}
+	w.trim()
+}
+
+func (w *window) trim() {
 	for w.head < len(w.entries) && w.entries[w.head].task == nil {
 		w.head++
 	}
@@ -189,14 +238,8 @@ const keepWindow = 4
 // rewind returns the first number that is not done, once everything in the
 // window has ended and there is such a number.
 func (w *window) rewind() (first uint64, ok bool) {
-	for _, e := range w.entries[w.head:] {
-		switch {
-		case e.task == nil:
-		case e.task != undone:
-			return 0, false
-		case !ok:
-			first, ok = e.number, true
-		}
+	if w.running > 0 || w.empty() {
+		return 0, false
 	}
-	return first, ok
+	return w.entries[w.head].number, true // those that are done at the front were freed
 }

@@ -21,9 +21,12 @@ type task struct {
 	early    bool     // it waits for an earlier event
 	arrived  time.Time
 	joined   []twin // copies that came while it was on its way
+	told     int    // of it and its copies, how many were told of the outcome
 
-	committed bool  // in this attempt, by the handler
-	refusal   error // of Keys
+	handled   bool   // the handler has succeeded, and it is the commit that has not
+	committed bool   // by the handler
+	refusal   error  // of Keys
+	policy    Policy // when it failed for good
 	outcome   Outcome
 
 	fewSlots  [2]slot // what slots and fences mostly are
@@ -51,8 +54,18 @@ func (s *Sequencer) newTask(e *Event, done Done) *task {
 
 // recycle gives back a task that nothing refers to any more.
 func (s *Sequencer) recycle(t *task) {
-	*t = task{joined: t.joined[:0]}
+	*t = task{}
 	s.tasks.Put(t)
+}
+
+// isLost tells whether a stream of the task has another holder.
+func (t *task) isLost() bool {
+	for _, slot := range t.slots {
+		if slot.stream.lost.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // record is the outcome of the task's event, as a store keeps it.

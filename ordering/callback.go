@@ -15,9 +15,17 @@ type after struct {
 // do calls them, on a goroutine that it is no loss to end: a callback may
 // panic or call runtime.Goexit, and the others are called all the same.
 func (s *Sequencer) do(a *after) {
+	if len(a.ended)+len(a.notices) == 0 {
+		return
+	}
+	s.call(*a) // a copy, so that the caller's stays on its stack
+	*a = after{}
+}
+
+func (s *Sequencer) call(a after) {
 	for len(a.ended)+len(a.notices) > 0 {
 		err := contain(func() error {
-			s.callAll(a)
+			s.callAll(&a)
 			return nil
 		})
 		if err != nil {

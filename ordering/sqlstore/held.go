@@ -88,29 +88,6 @@ func (s *Store) Held(ctx context.Context, stream lockkeys.Key, from uint64, limi
 	return list, storeError("held", err)
 }
 
-// firstHeld notes the first held numbers of streams.
-func (s *Store) firstHeld(ctx context.Context, streams []string, states map[string]*ordering.StreamState) error {
-	for len(streams) > 0 {
-		part := streams[:min(len(streams), chunk)]
-		streams = streams[len(part):]
-		err := each(ctx, s.db, func(scan func(...any) error) error {
-			var stream string
-			var number uint64
-			if err := scan(&stream, &number); err != nil {
-				return err
-			}
-			if state := states[stream]; state.HeldAt == 0 || number < state.HeldAt {
-				state.HeldAt = number
-			}
-			return nil
-		}, `SELECT stream, min(number) FROM ordering_held_positions WHERE stream `+among(len(part), 0)+` GROUP BY stream`, anys(part)...)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Backlog implements [ordering.Store].
 func (s *Store) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
 	if err := s.enter(ctx); err != nil {

@@ -32,25 +32,21 @@ type postgres struct {
 }
 
 func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
-	err := b.transaction(ctx, do)
-	if err == nil {
-		b.commits.Add(1)
-	}
-	return err
-}
-
-func (b *postgres) transaction(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of what was not committed
 	if err := do(ctx, tx); err != nil {
+		if lost := tx.Rollback(); lost != nil && !errors.Is(lost, sql.ErrTxDone) && ctx.Err() == nil {
+			return errors.Join(err, lost) // also if it came to light in the caller's effect
+		}
 		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return commitError(err)
 	}
+	b.commits.Add(1)
 	return nil
 }
 
@@ -76,22 +72,29 @@ func commitError(err error) error {
 // times, in microseconds, of the server's clock; if that goes back, they go on
 // from the last one.
 const takeOver = `
-	WITH taken AS (
+	WITH unflushed AS MATERIALIZED (
+		SELECT set_config('synchronous_commit', 'off', true)
+	), taken AS (
 		INSERT INTO ordering_streams (stream, last, fence)
 		SELECT stream, 0, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-		FROM unnest($1::text[]) stream ORDER BY stream COLLATE "C"
+		FROM unflushed, unnest($1::text[]) stream ORDER BY stream COLLATE "C"
 		ON CONFLICT (stream) DO UPDATE SET fence = greatest(ordering_streams.fence + 1, excluded.fence)
 		RETURNING stream, last, spans, ended, fence, parking, closed_at)
 	SELECT * FROM taken ORDER BY stream`
 
-func (b *postgres) acquire(ctx context.Context, streams []string) (rows []row, err error) {
-	err = b.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
-			return err
-		}
-		rows, err = b.rows(ctx, tx, takeOver, streams)
-		return err
-	})
+// acquire implements backend. What is held is asked for once the streams are
+// taken over, so that it is no older than the rest.
+func (b *postgres) acquire(ctx context.Context, streams []string) ([]row, error) {
+	rows, err := b.rows(ctx, b.db, takeOver, streams)
+	if err != nil {
+		return nil, err
+	}
+	i := 0
+	err = each(ctx, b.db, func(scan func(...any) error) error {
+		i++
+		return scan(&rows[i-1].heldAt)
+	}, `SELECT coalesce((SELECT min(number) FROM ordering_held_positions h WHERE h.stream = w), 0)
+		FROM unnest($1::text[]) WITH ORDINALITY AS list (w, place) ORDER BY place`, streams)
 	return rows, err
 }
 
@@ -128,8 +131,8 @@ func (b *postgres) lockParking(ctx context.Context, tx *sql.Tx, parking string, 
 	return err
 }
 
-func (b *postgres) rows(ctx context.Context, tx *sql.Tx, query string, streams []string) (rows []row, err error) {
-	err = each(ctx, tx, func(scan func(...any) error) error {
+func (b *postgres) rows(ctx context.Context, db queryer, query string, streams []string) (rows []row, err error) {
+	err = each(ctx, db, func(scan func(...any) error) error {
 		var r row
 		err := scan(&r.stream, &r.last, &r.spans, &r.ended, &r.fence, &r.parking, &r.closedAt)
 		rows = append(rows, r)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
@@ -75,31 +76,20 @@ func (b *sqlite) acquire(ctx context.Context, streams []string) ([]row, error) {
 	return b.rows(ctx, b.reads, streams)
 }
 
-func (b *sqlite) rows(ctx context.Context, db queryer, streams []string) ([]row, error) {
-	rows := make([]row, len(streams))
-	index := make(map[string]int, len(streams))
-	for i, stream := range streams {
-		rows[i] = row{stream: stream, fence: b.token}
-		index[stream] = i
+func (b *sqlite) rows(ctx context.Context, db queryer, streams []string) (rows []row, err error) {
+	list, err := json.Marshal(streams)
+	if err != nil {
+		return nil, err
 	}
-	for len(streams) > 0 {
-		part := streams[:min(len(streams), chunk)]
-		streams = streams[len(part):]
-		err := each(ctx, db, func(scan func(...any) error) error {
-			var stream string
-			var r row
-			if err := scan(&stream, &r.last, &r.spans, &r.ended, &r.parking, &r.closedAt); err != nil {
-				return err
-			}
-			r.stream, r.fence = stream, b.token
-			rows[index[stream]] = r
-			return nil
-		}, `SELECT stream, last, spans, ended, parking, closed_at FROM ordering_streams WHERE stream `+among(len(part), 0), anys(part)...)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
+	err = each(ctx, db, func(scan func(...any) error) error {
+		r := row{fence: b.token}
+		err := scan(&r.stream, &r.last, &r.spans, &r.ended, &r.parking, &r.closedAt, &r.heldAt)
+		rows = append(rows, r)
+		return err
+	}, `SELECT w.value, coalesce(s.last, 0), coalesce(s.spans, 0), coalesce(s.ended, 0), coalesce(s.parking, ''), coalesce(s.closed_at, 0),
+			coalesce((SELECT min(number) FROM ordering_held_positions h WHERE h.stream = w.value), 0)
+		FROM json_each($1) w LEFT JOIN ordering_streams s ON s.stream = w.value ORDER BY w.key`, string(list))
+	return rows, err
 }
 
 func (b *sqlite) fences(_ row, fence int64) bool { return fence == b.token }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,8 @@ type backend interface {
 	// write runs do in a transaction and commits it. do is called once at
 	// most.
 	write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error
-	// acquire takes over the streams, which are sorted and have no doubles.
+	// acquire takes over the streams, which are sorted and have no doubles,
+	// and returns their rows in that order.
 	acquire(ctx context.Context, streams []string) ([]row, error)
 	// advance makes the numbers of an event done that are the next ones of
 	// their streams, in the order of those, up to the first that is not, and
@@ -58,6 +58,7 @@ type row struct {
 	fence    int64
 	parking  string
 	closedAt uint64
+	heldAt   uint64 // the first held number; of acquired rows only
 }
 
 // DB returns the database, for reads. Writes belong into [Store.Do]: what goes
@@ -98,8 +99,7 @@ func migrate(ctx context.Context, db *sql.DB, d sqldb.Dialect, component string,
 	return err
 }
 
-// Commits is how many transactions were committed since the store was opened,
-// those of Acquire excepted.
+// Commits is how many transactions were committed since the store was opened.
 func (s *Store) Commits() int64 { return s.commits.Load() }
 
 // Waiting is how many commits wait for the one writer of SQLite; 0 on
@@ -136,10 +136,10 @@ func (s *Store) write(ctx context.Context, op string, do func(ctx context.Contex
 
 // storeError marks an error of the database, if it is that.
 func storeError(op string, err error) error {
-	var effect *effectError
-	switch {
-	case errors.As(err, &effect):
+	if effect, ok := err.(*effectError); ok {
 		return effect.error
+	}
+	switch {
 	case err == nil, errors.Is(err, ordering.ErrDuplicate), errors.Is(err, ordering.ErrFenced),
 		errors.As(err, new(*ordering.StoreError)):
 		return err
@@ -150,6 +150,9 @@ func storeError(op string, err error) error {
 // effectError is an error of the caller's effect, or one of the database that
 // comes from that.
 type effectError struct{ error }
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *effectError) Unwrap() error { return e.error }
 
 // Acquire implements [ordering.Store].
 func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
@@ -169,26 +172,30 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 	if err != nil {
 		return nil, storeError("acquire", err)
 	}
-	byStream := make(map[string]*ordering.StreamState, len(rows))
+	byStream := make(map[string]ordering.StreamState, len(rows))
 	for _, r := range rows {
-		state := &ordering.StreamState{Last: r.last, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
-		byStream[r.stream] = state
-		if r.spans > 0 {
-			spans, err := loadSpans(ctx, s.db, r.stream)
-			if err != nil {
-				return nil, storeError("acquire", err)
-			}
-			state.Done = spans.numbers()
+		if byStream[r.stream], err = s.state(ctx, r); err != nil {
+			return nil, storeError("acquire", err)
 		}
-	}
-	if err := s.firstHeld(ctx, sorted, byStream); err != nil {
-		return nil, storeError("acquire", err)
 	}
 	states := make([]ordering.StreamState, len(streams))
 	for i, text := range texts {
-		states[i] = *byStream[text]
+		states[i] = byStream[text]
 	}
 	return states, nil
+}
+
+func (s *Store) state(ctx context.Context, r row) (ordering.StreamState, error) {
+	state := ordering.StreamState{Last: r.last, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
+	if r.heldAt > 0 && (state.HeldAt == 0 || r.heldAt < state.HeldAt) {
+		state.HeldAt = r.heldAt
+	}
+	if r.spans == 0 {
+		return state, nil
+	}
+	done, err := loadSpans(ctx, s.db, r.stream)
+	state.Done = done.numbers()
+	return state, err
 }
 
 // queryer is a database or a transaction.
@@ -209,31 +216,6 @@ func each(ctx context.Context, db queryer, use func(scan func(dest ...any) error
 		}
 	}
 	return rows.Err()
-}
-
-// chunk is how many values are put into one statement; SQLite takes 32,766.
-const chunk = 500
-
-// among returns "IN ($1, $2, …)" for n values after the first skip ones.
-func among(n, skip int) string {
-	var b strings.Builder
-	b.WriteString("IN (")
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "$%d", skip+i+1)
-	}
-	b.WriteByte(')')
-	return b.String()
-}
-
-func anys[T any](values []T) []any {
-	list := make([]any, len(values))
-	for i, v := range values {
-		list[i] = v
-	}
-	return list
 }
 
 // Times are kept in microseconds since 1970, the zero time as 0.

@@ -177,14 +177,17 @@ func TestCloseWaits(t *testing.T) {
 			}))
 		})
 		<-entered
+		end := sync.OnceFunc(func() { close(leave) })
+		defer end()
 		closing := make(chan error, 1)
 		go func() { closing <- store.Close() }()
 		require.Eventually(t, func() bool {
-			return errors.Is(store.Migrate(t.Context(), "test", nil), ordering.ErrStoreClosed)
+			_, err := store.Job(t.Context(), "a-1") // which waits for nobody
+			return errors.Is(err, ordering.ErrStoreClosed)
 		}, waitAtMost, tick)
 		require.ErrorIs(t, store.Do(t.Context(), late, effect("b-1")), ordering.ErrStoreClosed)
 		assert.Empty(t, closing)
-		close(leave)
+		end()
 		require.NoError(t, <-closing)
 		wait.Wait()
 		again := open()

@@ -170,17 +170,17 @@ func (s *Sequencer) continueFeedingLocked(st *stream) {
 }
 
 // clear has the store forget its copy of an event of which no number is left.
-// If that is not because the event itself is done, it is given up.
+// If it was not the event itself that was done, it is given up.
 func (s *Sequencer) clear(ctx context.Context, h HeldEvent) error {
 	job, err := s.cfg.Store.Job(ctx, h.Name())
 	switch {
 	case err == nil && (job.Status == Processed || job.Status == GivenUp):
-	case err == nil || errors.Is(err, ErrNoJob):
+	case err != nil && !errors.Is(err, ErrNoJob):
+		return err
+	default:
 		reason := &ContradictionError{[]*Event{h.Event}}
 		job = h.givenUp(reason.Error())
 		s.do(&after{notices: []Notice{{Kind: EventSkipped, Time: job.Ended, Stream: h.Positions[0].Stream, Event: h.Event, Err: reason}}})
-	default:
-		return err
 	}
 	return s.commit(ctx, Record{Event: &Event{ID: h.Name()}, Held: true, JobState: job})
 }

@@ -237,8 +237,7 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 	defer s.do(&a)
 	for _, part := range absent {
 		r := Range{st.key, part.from, part.to}
-		err := s.cfg.Store.Skip(s.background, Skipped{Stream: r.Stream, From: r.From, To: r.To,
-			Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
+		err := s.skipSurely(Skipped{Stream: r.Stream, From: r.From, To: r.To, Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
 		if err != nil {
 			s.mu.Lock()
 			if errors.Is(err, ErrFenced) {
@@ -254,6 +253,21 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 	}
 	s.pumpAside([]*stream{st})
 	return nil
+}
+
+// skipSurely skips until it is known what came of it. The error wraps
+// ErrFenced, or tells why the sequencer ended first.
+func (s *Sequencer) skipSurely(k Skipped) (err error) {
+	known := s.insist(s.background, "skip", func() error {
+		if err = s.cfg.Store.Skip(s.background, k); errors.Is(err, ErrFenced) {
+			return nil
+		}
+		return err
+	})
+	if !known {
+		return s.Err()
+	}
+	return err
 }
 
 // absent returns the parts of a range that are neither done, nor in memory, nor

@@ -3,6 +3,7 @@ package ordering
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ type op struct {
 const (
 	maxPendingHolds = 4096 // beyond it offers wait for the store
 	holdChunk       = 256  // events held in one transaction
+	clearTries      = 8    // to forget an event that need not be held; it does no harm
 )
 
 func (k *keeper) signal() {
@@ -85,12 +87,11 @@ func (s *Sequencer) heals(p *parking) bool {
 	return p.live().heals()
 }
 
-// clearLocked has the store forget a held event that cannot run.
+// clearLocked has the store forget a held event of which no number is left; see
+// clear.
 func (s *Sequencer) clearLocked(h HeldEvent) {
 	s.opLocked(op{do: func(ctx context.Context) error {
-		if err := s.clear(ctx, h); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("held event could not be forgotten", "event", h.Name(), "err", err)
-		}
+		s.insist(ctx, "forget a held event", func() error { return s.clear(ctx, h) }, backoff.WithMaxTries(clearTries))
 		return nil
 	}})
 }
@@ -168,16 +169,9 @@ func (s *Sequencer) write(ctx context.Context) {
 	s.mu.Lock()
 	dirty, over, holds := s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds
 	s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds = nil, nil, nil
-	var parkings []Parking
-	for _, p := range dirty {
-		if p.dirty = false; !p.over {
-			parkings = append(parkings, p.public())
-		}
-	}
 	s.mu.Unlock()
-	for _, p := range parkings {
-		s.logParking(ctx, p)
-		s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, p) })
+	for _, p := range dirty {
+		s.writeParking(ctx, p)
 	}
 	for _, id := range over {
 		if s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) }) {
@@ -187,6 +181,31 @@ func (s *Sequencer) write(ctx context.Context) {
 		}
 	}
 	s.hold(ctx, holds)
+}
+
+// writeParking puts a parking into the store as it is now.
+func (s *Sequencer) writeParking(ctx context.Context, p *parking) {
+	s.mu.Lock()
+	p.dirty = false
+	if p.over {
+		s.mu.Unlock()
+		return
+	}
+	p.Events = slices.DeleteFunc(p.Events, s.isDoneLocked) // or they would be held again
+	public := p.public()
+	s.mu.Unlock()
+	s.logParking(ctx, public)
+	written := s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, public) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.written = written && !p.dirty; !p.written {
+		return
+	}
+	for key := range p.streams {
+		if st := s.mu.streams[key]; st != nil {
+			s.restLocked(st)
+		}
+	}
 }
 
 // logParking tells an operator what is parked. What is still being asked for
@@ -200,17 +219,19 @@ func (s *Sequencer) logParking(ctx context.Context, p Parking) {
 		"first", p.Streams[0].String(), "parking", p.ID, "err", p.Error)
 }
 
-// insist does something with the store until it succeeds.
-func (s *Sequencer) insist(ctx context.Context, what string, do func() error) (done bool) {
+// insist does something with the store until it succeeds, or ctx or the options
+// end it.
+func (s *Sequencer) insist(ctx context.Context, what string, do func() error, options ...backoff.RetryOption) (done bool) {
 	delays := backoff.NewExponentialBackOff()
 	delays.MaxInterval = 5 * time.Second
-	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, do() },
-		backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0),
+	options = append(options, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, wait time.Duration) {
-			if ctx.Err() == nil {
-				s.cfg.Logger.Error("store failed, trying again", "op", what, "wait", wait, "err", err)
-			}
+			s.cfg.Logger.Error("store failed, trying again", "op", what, "wait", wait, "err", err)
 		}))
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, do() }, options...)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("store failed", "op", what, "err", err)
+	}
 	return err == nil
 }
 

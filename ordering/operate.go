@@ -75,7 +75,10 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 		if err := do(background, st); err != nil {
 			return err
 		}
-		return s.unpark(background, p)
+		if !s.insist(background, "unpark", func() error { return s.unpark(background, p) }) {
+			return s.Err()
+		}
+		return nil
 	}})
 	s.mu.Unlock()
 	select {
@@ -181,7 +184,7 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 	if len(free.Positions) == 0 {
 		return s.clear(ctx, h)
 	}
-	if err := s.commit(ctx, r); err != nil {
+	if err := s.commitSurely(ctx, r); err != nil {
 		return err
 	}
 	a := after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)}}}

@@ -18,14 +18,15 @@ type parking struct {
 	streams map[lockkeys.Key]uint64
 	names   []string // the IDs under which the sequencer's map has it
 	dirty   bool     // the keeper is to write it
+	written bool     // the store has it, if not dirty
 	over    bool     // it was resumed, or became part of another
 	into    *parking // that other
 	fault   error
 }
 
-// live returns the parking that this one became part of, or itself.
+// live returns the parking that this one became part of, or itself; nil of nil.
 func (p *parking) live() *parking {
-	for p.into != nil {
+	for p != nil && p.into != nil {
 		p = p.into
 	}
 	return p
@@ -37,7 +38,7 @@ func restored(p Parking) *parking {
 		streams[position.Stream] = position.Number
 	}
 	p.Streams = nil
-	return &parking{Parking: p, streams: streams, names: []string{p.ID}}
+	return &parking{Parking: p, streams: streams, names: []string{p.ID}, written: true}
 }
 
 // misses returns the number that a stream is parked for, since it has not
@@ -89,7 +90,7 @@ func (s *Sequencer) parkLocked(t *task, err error, a *after) {
 func (s *Sequencer) shutLocked(st *stream, n, missing uint64, p *parking, a *after) *parking {
 	displaced := s.closeLocked(st, n, missing, &p, a)
 	s.holdAllLocked(displaced, p, a)
-	return p
+	return p.live()
 }
 
 // closeLocked closes one stream and returns the early events that it displaces.
@@ -142,7 +143,7 @@ func (p *parking) culprit() *Event {
 // joinLocked makes one parking of two, since an event is held by both. Either
 // may be nil.
 func (s *Sequencer) joinLocked(p, q *parking) *parking {
-	switch {
+	switch p, q = p.live(), q.live(); {
 	case q == nil || p == q:
 		return p
 	case p == nil:
@@ -169,7 +170,7 @@ func (s *Sequencer) joinLocked(p, q *parking) *parking {
 
 func (s *Sequencer) dirtyLocked(p *parking) {
 	if !p.dirty {
-		p.dirty = true
+		p.dirty, p.written = true, false
 		s.keeper.mu.dirty = append(s.keeper.mu.dirty, p)
 		s.keeper.signal()
 	}
@@ -284,6 +285,21 @@ func (s *Sequencer) leaveParkingLocked(st *stream) {
 	if delete(p.streams, st.key); len(p.streams) == 0 {
 		s.endParkingLocked(p)
 	}
+}
+
+// isDoneLocked tells whether all numbers of an event are done, as far as is
+// known.
+func (s *Sequencer) isDoneLocked(h HeldEvent) bool {
+	for _, p := range h.Positions {
+		st := s.mu.streams[p.Stream]
+		if st == nil {
+			return false
+		}
+		if done, _ := st.isDone(p.Number); !done {
+			return false
+		}
+	}
+	return true
 }
 
 // endParkingLocked forgets a parking. What became part of it is forgotten when

@@ -48,6 +48,9 @@ func (s *Sequencer) handle(ctx context.Context, j Job) error {
 	}
 	for _, slot := range t.slots {
 		if slot.stream.isHeld(slot.number) {
+			if s.resolve(t) {
+				return nil
+			}
 			t.outcome.Result = Held
 			return dispatcher.Permanent(ErrHeld)
 		}
@@ -92,6 +95,7 @@ func (s *Sequencer) result(t *task, err error) error {
 	case errors.Is(err, ErrFenced):
 		t.outcome = Outcome{Unfinished, err}
 	default:
+		t.doubtful = t.doubtful || errors.As(err, new(*StoreError))
 		return err
 	}
 	return nil
@@ -103,6 +107,27 @@ func (s *Sequencer) commit(ctx context.Context, r Record) error {
 		return err
 	}
 	return &StoreError{"commit", err}
+}
+
+// commitSurely commits until it is known what came of it. The error wraps
+// ErrDuplicate or ErrFenced, or tells why the sequencer ended first.
+func (s *Sequencer) commitSurely(ctx context.Context, r Record) (err error) {
+	failed := false
+	known := s.insist(ctx, "commit", func() error {
+		err = s.commit(ctx, r)
+		if failed && errors.Is(err, ErrDuplicate) { // it only seemed to have failed
+			err = nil
+		}
+		if err == nil || errors.Is(err, ErrDuplicate) || errors.Is(err, ErrFenced) {
+			return nil
+		}
+		failed = true
+		return err
+	})
+	if !known {
+		return s.Err()
+	}
+	return err
 }
 
 // failureFor tells the dispatcher whether to stop.
@@ -145,21 +170,19 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	case t.committed:
 		return s.result(t, err)
 	case t.policy == Skip:
-		r := t.record(GivenUp, time.Now(), err.Error())
-		switch cause := s.commit(ctx, r); {
+		switch cause := s.commitSurely(s.accepting, t.record(GivenUp, time.Now(), err.Error())); {
 		case cause == nil:
 			t.outcome = Outcome{DeadLettered, err}
 			s.deadLetter(ctx, t.event, err)
-			return nil
 		case errors.Is(cause, ErrDuplicate):
 			t.outcome.Result = Duplicate
-			return nil
-		case errors.Is(cause, ErrFenced):
-			t.outcome = Outcome{Unfinished, cause}
-			return nil
 		default:
-			err = errors.Join(err, cause)
+			t.outcome = Outcome{Unfinished, cause}
 		}
+		return nil
+	}
+	if s.resolve(t) {
+		return nil
 	}
 	var a after
 	s.mu.Lock()
@@ -168,6 +191,32 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	s.mu.Unlock()
 	s.do(&a)
 	return nil
+}
+
+// resolve looks whether an event that is about to be held is done after all, by
+// a commit that only seemed to fail, and gives it its outcome then. It waits
+// for the store to say so, which would have to hold it as well; if the
+// sequencer ends first, the event is unfinished.
+func (s *Sequencer) resolve(t *task) (done bool) {
+	if !t.doubtful {
+		return false
+	}
+	var job JobState
+	known := s.insist(s.accepting, "look up a job state", func() (err error) {
+		if job, err = s.cfg.Store.Job(s.accepting, t.event.Name()); errors.Is(err, ErrNoJob) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case !known:
+		t.outcome = Outcome{Unfinished, s.Err()}
+	case job.Status == Processed || job.Status == GivenUp:
+		t.outcome.Result = Duplicate
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *Sequencer) deadLetter(ctx context.Context, e *Event, err error) {
@@ -204,6 +253,9 @@ func (s *Sequencer) finish(j Job, err error) {
 		for _, slot := range t.slots {
 			s.loseLocked(slot.stream, &a)
 		}
+	}
+	if t.held && t.outcome.Result == Duplicate { // the store has not forgotten it with a commit
+		s.clearLocked(t.heldEvent())
 	}
 	s.fedLocked(t)
 	for _, slot := range t.slots {

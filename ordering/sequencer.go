@@ -35,7 +35,8 @@ type Sequencer struct {
 
 	background context.Context // ends with a shutdown
 	cancel     context.CancelCauseFunc
-	halted     chan struct{} // closed when mu.err is set
+	accepting  context.Context // ends when mu.err is set
+	halt       context.CancelFunc
 	gone       chan struct{} // closed when all is over
 	goroutines sync.WaitGroup
 	keeper     keeper
@@ -71,7 +72,8 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	s.mu.parkings = map[string]*parking{}
 	s.mu.idle.init()
 	s.keeper.wake = make(chan struct{}, 1)
-	s.halted, s.gone = make(chan struct{}), make(chan struct{})
+	s.accepting, s.halt = context.WithCancel(context.Background())
+	s.gone = make(chan struct{})
 	s.background, s.cancel = context.WithCancelCause(context.Background())
 	s.submit = []dispatcher.SubmitOption[Job]{dispatcher.OnDone(s.finish)}
 

@@ -32,7 +32,7 @@ func (s *Sequencer) Drain(ctx context.Context) error {
 	select {
 	case <-drained:
 		return nil
-	case <-s.halted:
+	case <-s.accepting.Done():
 		return s.Err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -54,7 +54,7 @@ func (s *Sequencer) stopLocked(cause error) {
 	if s.mu.err == nil {
 		s.mu.err = fmt.Errorf("%w: %w", ErrStopped, cause)
 		s.stopped.Store(true)
-		close(s.halted)
+		s.halt()
 		s.cfg.Logger.Error("sequencer stopped", "err", cause)
 	}
 }
@@ -79,7 +79,7 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 	if s.mu.err == nil {
 		s.mu.err = ErrClosed
 		s.stopped.Store(true)
-		close(s.halted)
+		s.halt()
 	}
 	s.mu.Unlock()
 	_, err := s.dispatcher.Shutdown(ctx)

@@ -25,6 +25,7 @@ type task struct {
 
 	handled   bool   // the handler has succeeded, and it is the commit that has not
 	committed bool   // by the handler
+	doubtful  bool   // a commit failed, or seemed to
 	refusal   error  // of Keys
 	policy    Policy // when it failed for good
 	outcome   Outcome

@@ -1,0 +1,221 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+var (
+	errCrashed = errors.New("the process is dead")
+	errShaky   = errors.New("the store is not well")
+)
+
+// world is what outlives processes: the store's contents, and what handlers
+// have done, which is committed with them.
+type world struct {
+	store *Memory
+	shaky atomic.Bool // calls fail at times, whether they have done their work or not
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	clock   int
+	begun   map[string]int // the run that was committed, by event
+	ended   map[string]int
+	applied map[string]int
+	givenUp map[string]int
+	skipped []Range
+	order   []string
+	log     []string // of what the store was told
+}
+
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+func newWorld(seed uint64) *world {
+	return &world{store: NewMemory(), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string]int{},
+		ended: map[string]int{}, applied: map[string]int{}, givenUp: map[string]int{}}
+}
+
+func (w *world) tick() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock++
+	return w.clock
+}
+
+func (w *world) chance(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.IntN(n) == 0
+}
+
+// process is the store as one process sees it, until it is killed.
+type process struct {
+	*world
+	dead atomic.Bool
+}
+
+// try makes a call of the store that may be slow, fail, or seem to fail.
+func (p *process) try(ctx context.Context, do func() error) error {
+	shaky := p.shaky.Load()
+	if shaky && p.chance(6) {
+		select {
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if p.dead.Load() {
+		return errCrashed
+	}
+	if shaky && p.chance(6) {
+		return errShaky
+	}
+	err := do()
+	if shaky && p.chance(6) {
+		return errShaky
+	}
+	return err
+}
+
+func (p *process) Acquire(ctx context.Context, streams []lockkeys.Key) (states []StreamState, err error) {
+	err = p.try(ctx, func() (err error) {
+		states, err = p.store.Acquire(ctx, streams)
+		return err
+	})
+	return states, err
+}
+
+func (p *process) Commit(ctx context.Context, r Record) error { return p.commit(ctx, r, 0) }
+
+// commit commits, with the effect of a handler that began at a time.
+func (p *process) commit(ctx context.Context, r Record, begun int) error {
+	return p.try(ctx, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.log = append(p.log, fmt.Sprintf("%p commit %s %v held %v", p, r.Event.Name(), r.Status, r.Held))
+		known, _ := p.store.Job(ctx, r.Event.Name())
+		if err := p.store.Commit(ctx, r); err != nil {
+			return err
+		}
+		p.clock++
+		switch name := r.Event.Name(); {
+		case len(r.Event.Positions) == 0 && (known.Status == r.Status): // a copy is forgotten
+		case r.Status == Processed:
+			p.applied[name]++
+			p.log = append(p.log, "applied "+name)
+			p.begun[name], p.ended[name] = begun, p.clock
+			p.order = append(p.order, name)
+		default:
+			p.givenUp[name]++
+		}
+		return nil
+	})
+}
+
+func (p *process) Skip(ctx context.Context, k Skipped) error {
+	return p.try(ctx, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		err := p.store.Skip(ctx, k)
+		p.log = append(p.log, fmt.Sprintf("%p skip %s %d-%d: %v", p, k.Stream, k.From, k.To, err))
+		if err == nil {
+			p.skipped = append(p.skipped, Range{k.Stream, k.From, k.To})
+		}
+		return err
+	})
+}
+
+func (p *process) Hold(ctx context.Context, events []*Event) error {
+	return p.try(ctx, func() error {
+		for _, e := range events {
+			p.note("%p hold %s", p, e.Name())
+		}
+		return p.store.Hold(ctx, events)
+	})
+}
+
+func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) (list []HeldEvent, err error) {
+	err = p.try(ctx, func() (err error) {
+		list, err = p.store.Held(ctx, stream, from, limit)
+		return err
+	})
+	return list, err
+}
+
+func (p *process) Park(ctx context.Context, parking Parking) error {
+	return p.try(ctx, func() error {
+		p.note("%p park %s %v %v", p, parking.ID[:4], parking.Reason, parking.Streams)
+		for _, h := range parking.Events {
+			p.note("%p   with %s", p, h.Name())
+		}
+		return p.store.Park(ctx, parking)
+	})
+}
+
+func (p *process) Unpark(ctx context.Context, id string) error {
+	return p.try(ctx, func() error {
+		p.note("%p unpark %s", p, id[:4])
+		return p.store.Unpark(ctx, id)
+	})
+}
+
+func (p *process) Parked(ctx context.Context) (list []Parking, err error) {
+	err = p.try(ctx, func() (err error) {
+		list, err = p.store.Parked(ctx)
+		return err
+	})
+	return list, err
+}
+
+func (p *process) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
+	err = p.try(ctx, func() (err error) {
+		list, err = p.store.Backlog(ctx)
+		return err
+	})
+	return list, err
+}
+
+func (p *process) Job(ctx context.Context, event string) (job JobState, err error) {
+	err = p.try(ctx, func() (err error) {
+		job, err = p.store.Job(ctx, event)
+		return err
+	})
+	return job, err
+}
+
+func (p *process) Prune(context.Context, time.Time) (int64, error) { return 0, nil }
+
+func (p *process) Close() error { return nil }
+
+// held lists everything that the store holds.
+func (w *world) held() (places []string) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	w.store.mu.index.Ascend(func(p heldPlace) bool {
+		places = append(places, fmt.Sprintf("%s=%d %s", p.stream, p.number, p.name))
+		return true
+	})
+	return places
+}
+
+// isSkipped tells whether a number of the event was skipped as one that never
+// came.
+func (w *world) isSkipped(e *Event) bool {
+	for _, r := range w.skipped {
+		if n, ok := e.On(r.Stream); ok && n >= r.From && n <= r.To {
+			return true
+		}
+	}
+	return false
+}

@@ -38,12 +38,12 @@ func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
 	var a after
 	s.mu.Lock()
 	s.endParkingLocked(p)
-	for key := range p.streams {
-		if st := s.mu.streams[key]; st != nil && st.parking == p {
+	for _, position := range p.public().Streams {
+		if st := s.mu.streams[position.Stream]; st != nil && st.parking == p {
 			st.parking, st.missing = nil, 0
 			s.mu.idle.remove(st)
 			s.feedLocked(st)
-			a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: key})
+			a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: st.key})
 		}
 	}
 	s.mu.Unlock()

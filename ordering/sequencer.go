@@ -54,8 +54,9 @@ type Sequencer struct {
 		drained  chan struct{}
 		search   *time.Timer // for contradictions, or nil
 		err      error       // why nothing is accepted any more
-		closed   bool
-		over     bool // what was waiting was given back
+		closers  int         // calls of Shutdown that wait for the dispatcher
+		ending   bool        // there was such a call, and there is none any more
+		over     bool        // what was waiting was given back
 	}
 }
 

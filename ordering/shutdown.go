@@ -74,8 +74,7 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 		return dispatcher.ErrNested
 	}
 	s.mu.Lock()
-	first := !s.mu.closed
-	s.mu.closed = true
+	s.mu.closers++
 	if s.mu.err == nil {
 		s.mu.err = ErrClosed
 		s.stopped.Store(true)
@@ -84,13 +83,7 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	_, err := s.dispatcher.Shutdown(ctx)
 	s.cancel(ErrClosed)
-	if first {
-		go func() {
-			s.goroutines.Wait()
-			s.abandon()
-			close(s.gone)
-		}()
-	}
+	s.end()
 	select {
 	case <-s.gone:
 		return err
@@ -102,6 +95,22 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(err, fmt.Errorf("%w: %w: a replay or a call of the store has not returned", dispatcher.ErrUnfinished, context.Cause(ctx)))
 	}
+}
+
+// end ends the sequencer once all calls of Shutdown have told those whose
+// events the dispatcher gave back.
+func (s *Sequencer) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closers--; s.mu.closers > 0 || s.mu.ending {
+		return
+	}
+	s.mu.ending = true
+	go func() {
+		s.goroutines.Wait()
+		s.abandon()
+		close(s.gone)
+	}()
 }
 
 // abandon gives back what was accepted and not submitted.

@@ -1,0 +1,243 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+func TestShutdownIsOnTimeWhateverHangs(t *testing.T) {
+	var hang chan struct{}
+	for name, cfg := range map[string]Config{
+		"a handler": {Handler: func(context.Context, Job) error { <-hang; return errors.New("too late") }},
+		"a replay": {Replayer: ReplayerFunc(func(context.Context, Range, func(context.Context, []*Event) error) (Answer, error) {
+			<-hang
+			return Answer{}, nil
+		})},
+		"the store": {Store: &stub{Memory: NewMemory(), held: func() { <-hang }}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang = make(chan struct{})
+				store := cfg.Store
+				if store == nil {
+					store = NewMemory()
+				}
+				r := newRig(t, store)
+				r.start(cfg)
+				r.offer(ev("a1", "a=1"), ev("b2", "b=2"))
+				r.sleep(2 * time.Second) // what is missing is asked for
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began := time.Now()
+				require.ErrorIs(t, r.seq.Shutdown(ctx), dispatcher.ErrUnfinished)
+				assert.Equal(t, time.Second, time.Since(began))
+				close(hang)
+				require.NoError(t, r.seq.Close())
+				synctest.Wait()
+				assert.Len(t, r.outcome("a1"), 1)
+				assert.Len(t, r.outcome("b2"), 1)
+				assert.Zero(t, r.seq.Stats().Open)
+			})
+		})
+	}
+}
+
+func TestShutdownsSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, NewMemory())
+		r.start(Config{})
+		open := r.gate("a1")
+		r.offer(series("a", 1, 9)...)
+		closed := make(chan error)
+		for range 3 {
+			go func() {
+				err := r.seq.Close()
+				assert.Zero(t, r.seq.Stats().Open, "all were told by then")
+				closed <- err
+			}()
+		}
+		synctest.Wait()
+		open()
+		for range 3 {
+			require.NoError(t, <-closed)
+		}
+	})
+}
+
+// TestAStoreThatIsAway: what needs it waits, until its context ends.
+func TestAStoreThatIsAway(t *testing.T) {
+	store := &stub{Memory: NewMemory()}
+	storyOn(t, store, Config{}, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		r.offer(series("a", 1, 3)...)
+		store.away.Store(true)
+		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
+		r.sleep(time.Minute)
+		require.ErrorIs(t, r.seq.Offer(t.Context(), ev("b1", "b=1"), nil), errAway)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.seq.Skip(ctx, key("b")), errAway)
+		r.failing("a1", nil)
+		store.away.Store(false)
+		r.sleep(10 * time.Second)
+		assert.Equal(t, []string{"a1", "a2", "a3"}, r.ran())
+	})
+}
+
+func TestAnOperatorWhoHasLeftDoesNothing(t *testing.T) {
+	store := &stub{Memory: NewMemory()}
+	storyOn(t, store, Config{}, func(t *testing.T, r *rig) {
+		hang := make(chan struct{})
+		r.failing("a1", errors.New("bad"))
+		r.failing("b1", errors.New("bad"))
+		r.offer(ev("a1", "a=1"), ev("b1", "b=1"))
+		store.held = func() { <-hang }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _ = r.seq.Skip(t.Context(), key("a")) }()
+		synctest.Wait()
+		require.ErrorIs(t, r.seq.Drop(ctx, key("b")), context.DeadlineExceeded)
+		close(hang)
+		r.sleep(time.Second)
+		require.Len(t, r.parked(), 1)
+		assert.Equal(t, key("b"), r.parked()[0].Streams[0].Stream)
+	})
+}
+
+// TestNothingFollowsWhatWasLost: when an event is refused for one of its
+// streams, those behind it on the others are not run before it.
+func TestNothingFollowsWhatWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory()
+		old, heir := newRig(t, store), newRig(t, store)
+		old.start(Config{})
+		heir.start(Config{})
+		open := old.gate("x")
+		old.offer(ev("x", "a=1, b=1"), ev("b2", "b=2"))
+		heir.offer(ev("a2", "a=2"))
+		open()
+		assert.Equal(t, []Result{Unfinished}, old.outcome("b2"))
+		assert.Equal(t, []string{"x"}, old.ran(), "its commit was refused, and b2 did not run")
+		heir.offer(ev("x", "a=1, b=1"), ev("b2", "b=2"))
+		assert.ElementsMatch(t, []string{"x", "a2", "b2"}, heir.ran())
+		old.stop()
+		heir.stop()
+	})
+}
+
+// TestWhatTheHolderBeforeHeldIsFound: it was acknowledged there after the
+// stream was taken over, so no source delivers it again.
+func TestWhatTheHolderBeforeHeldIsFound(t *testing.T) {
+	source := &archive{}
+	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+		a := series("a", 1, 4)
+		r.offer(a[0])
+		require.NoError(t, r.store.Hold(t.Context(), a[1:3]))
+		r.offer(a[3])
+		r.sleep(time.Second)
+		assert.Equal(t, []string{"a1", "a2", "a3", "a4"}, r.ran())
+		assert.Empty(t, source.requests())
+	})
+}
+
+func TestContradictionsAmongWhatIsHeldAreNotLost(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		r.offer(ev("a1", "a=1"))
+		r.offer(ev("a2", "a=2"), ev("x", "a=2"), ev("y", "a=2, b=1"), ev("b2", "b=2"))
+		r.failing("a1", nil)
+		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
+		assert.Equal(t, []string{"a1", "a2"}, r.ran())
+		job, err := r.store.Job(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Equal(t, GivenUp, job.Status)
+		assert.Contains(t, job.Error, `"x" (a=2)`)
+		parked := r.parked() // y can never run, and b waits for a decision about it
+		require.Len(t, parked, 1)
+		assert.Equal(t, Contradiction, parked[0].Reason)
+		assert.Equal(t, "y", parked[0].Events[0].ID)
+		require.NoError(t, r.seq.Skip(t.Context(), key("b")))
+		assert.Equal(t, []string{"a1", "a2", "b2"}, r.ran())
+		held, err := r.store.Held(t.Context(), key("a"), 1, 10)
+		require.NoError(t, err)
+		assert.Empty(t, held)
+	})
+}
+
+func TestWhatIsHeldBehindTheEndIsParked(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		r.offer(ev("a1", "a=1"))
+		r.offer(ev("a2", "a=2;end"), ev("a3", "a=3"))
+		r.failing("a1", nil)
+		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
+		assert.Equal(t, []string{"a1", "a2"}, r.ran())
+		require.Len(t, r.parked(), 1)
+		assert.Contains(t, r.parked()[0].Error, ErrEnded.Error())
+		require.NoError(t, r.seq.Skip(t.Context(), key("a")))
+		assert.Empty(t, r.parked())
+		assert.Zero(t, r.seq.Stats().Streams)
+	})
+}
+
+func TestTwoGapsInOneParkingHealAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, NewMemory())
+		r.start(Config{GapTimeout: time.Second})
+		r.offer(ev("x", "a=2, b=2"))
+		r.sleep(time.Second)
+		require.Len(t, r.parked(), 1)
+		assert.Len(t, r.parked()[0].Streams, 2)
+		r.stop()
+		r.start(Config{GapTimeout: time.Second})
+		r.sleep(time.Minute)
+		r.offer(ev("a1", "a=1"))
+		r.offer(ev("b1", "b=1"))
+		r.sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"a1", "b1", "x"}, r.ran())
+		assert.Empty(t, r.parked())
+		r.stop()
+	})
+}
+
+func TestALongCircleIsFound(t *testing.T) {
+	story(t, Config{GapTimeout: time.Hour}, func(t *testing.T, r *rig) {
+		const n = 10 * searchSteps
+		for i := range n { // each is second behind the one before, the first behind the last
+			r.offer(ev(fmt.Sprintf("e%d", i), fmt.Sprintf("s%d=1, s%d=2", i, (i+1)%n)))
+		}
+		r.sleep(searchPause)
+		parked := r.parked()
+		require.Len(t, parked, 1)
+		assert.Equal(t, Contradiction, parked[0].Reason)
+		assert.Len(t, parked[0].Events, n)
+		assert.Less(t, len(parked[0].Error), 2000)
+	})
+}
+
+func TestNumbersAtTheEndOfTheWorld(t *testing.T) {
+	cfg := Config{GapTimeout: time.Second, GapPolicy: Skip}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		at := func(id string, n uint64) *Event {
+			return &Event{ID: id, Positions: []Position{{Stream: lockkeys.MustParse("a"), Number: n}}}
+		}
+		r.offer(at("last", MaxNumber), at("first", 1), at("half", 1<<62))
+		r.sleep(time.Minute)
+		assert.Equal(t, []string{"first", "half", "last"}, r.ran())
+		r.offer(at("again", MaxNumber))
+		assert.Equal(t, []Result{Duplicate}, r.outcome("again"))
+		states, err := r.store.Acquire(t.Context(), []lockkeys.Key{key("a")})
+		require.NoError(t, err)
+		assert.EqualValues(t, MaxNumber, states[0].Last)
+	})
+}

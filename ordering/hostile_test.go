@@ -1,0 +1,275 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// stub is a store of which a test replaces methods.
+type stub struct {
+	*Memory
+	commit func(ctx context.Context, r Record) error
+	held   func()      // before Held
+	away   atomic.Bool // Held and Acquire fail
+}
+
+var errAway = errors.New("the store is away")
+
+func (s *stub) Commit(ctx context.Context, r Record) error {
+	if s.commit != nil {
+		return s.commit(ctx, r)
+	}
+	return s.Memory.Commit(ctx, r)
+}
+
+func (s *stub) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error) {
+	if s.away.Load() {
+		return nil, errAway
+	}
+	if s.held != nil {
+		s.held()
+	}
+	return s.Memory.Held(ctx, stream, from, limit)
+}
+
+func (s *stub) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error) {
+	if s.away.Load() {
+		return nil, errAway
+	}
+	return s.Memory.Acquire(ctx, streams)
+}
+
+// storyOn is a story on a given store.
+func storyOn(t *testing.T, store Store, cfg Config, tell func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, store)
+		r.start(cfg)
+		tell(t, r)
+		r.stop()
+	})
+}
+
+func TestWhatHasComeIsNotSkipped(t *testing.T) {
+	a := series("a", 1, 9)
+	var r *rig
+	cfg := Config{GapTimeout: time.Second, Replayer: ReplayerFunc(func(ctx context.Context, missing Range, _ func(context.Context, []*Event) error) (Answer, error) {
+		// Late, but not lost: 1 runs and 4 waits when the source says that none of them is there.
+		_, err := r.seq.OfferBatch(ctx, []*Event{a[0], a[3]}, r.done)
+		return Answer{NoSuch: []Range{missing}}, err
+	})}
+	story(t, cfg, func(t *testing.T, this *rig) {
+		r = this
+		open := r.gate("a1")
+		r.offer(a[8])
+		r.sleep(time.Second)
+		open()
+		assert.Equal(t, []string{"a1", "a4", "a9"}, r.ran())
+		job, err := r.store.Job(t.Context(), "a=2-3")
+		require.NoError(t, err)
+		assert.Equal(t, NeverCame, job.Status)
+	})
+}
+
+func TestWhatIsHeldIsNotSkipped(t *testing.T) {
+	story(t, Config{GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+		a := series("a", 1, 9)
+		r.offer(a[8])
+		r.sleep(time.Second)
+		require.Equal(t, Range{key("a"), 1, 8}, r.parked()[0].Gap)
+		r.offer(a[3]) // the store has 4 and 9
+		require.NoError(t, r.seq.Skip(t.Context(), key("a")))
+		r.sleep(time.Second)
+		assert.Equal(t, []string{"a4"}, r.ran())
+		require.NoError(t, r.seq.Skip(t.Context(), key("a")))
+		assert.Equal(t, []string{"a4", "a9"}, r.ran())
+	})
+}
+
+// TestNothingOvertakesWhatIsResumed: x is behind a1, but not yet out of the
+// dispatcher when a1 is resumed, since it waits for the key of b as well.
+func TestNothingOvertakesWhatIsResumed(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		open := r.gate("b1")
+		r.failing("a1", errors.New("bad"))
+		r.offer(ev("b1", "b=1"), ev("a1", "a=1"), ev("x", "a=2, b=2"), ev("a3", "a=3"))
+		require.Len(t, r.parked(), 1)
+		r.failing("a1", nil)
+		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
+		synctest.Wait()
+		open()
+		assert.Equal(t, []string{"b1", "a1", "x", "a3"}, r.ran())
+	})
+}
+
+func TestDrainEndsWithAnOfferThatFails(t *testing.T) {
+	var gate chan struct{}
+	cfg := Config{Keys: func(*Event, *lockkeys.Claim) error {
+		<-gate
+		runtime.Goexit()
+		return nil
+	}}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		gate = make(chan struct{})
+		go func() { _ = r.seq.Offer(t.Context(), ev("a1", "a=1"), r.done) }()
+		synctest.Wait()
+		drained := make(chan error)
+		go func() { drained <- r.seq.Drain(t.Context()) }()
+		synctest.Wait()
+		close(gate)
+		require.NoError(t, <-drained)
+	})
+}
+
+func TestAHandlerThatSucceededIsNotCalledForTheCommit(t *testing.T) {
+	failures := 2
+	store := &stub{Memory: NewMemory()}
+	store.commit = func(ctx context.Context, r Record) error {
+		if failures--; failures >= 0 {
+			return errors.New("connection lost")
+		}
+		return store.Memory.Commit(ctx, r)
+	}
+	storyOn(t, store, Config{Dispatcher: dispatcher.Config[Job]{MaxAttempts: 3}}, func(t *testing.T, r *rig) {
+		r.offer(ev("a1", "a=1"))
+		r.sleep(time.Minute)
+		assert.Equal(t, []string{"a1"}, r.ran())
+		assert.Equal(t, []Result{Applied}, r.outcome("a1"))
+	})
+}
+
+func TestACommitThatOnlySeemsToFailCounts(t *testing.T) {
+	store := &stub{Memory: NewMemory()}
+	store.commit = func(ctx context.Context, r Record) error {
+		_ = store.Memory.Commit(ctx, r)
+		return errors.New("connection lost")
+	}
+	cfg := Config{FailureFor: func(*Event, error) Policy { return Park }}
+	storyOn(t, store, cfg, func(t *testing.T, r *rig) {
+		r.offer(series("a", 1, 2)...)
+		r.sleep(time.Minute)
+		assert.Equal(t, []Result{Duplicate}, r.outcome("a1"))
+		assert.Equal(t, []Result{Duplicate}, r.outcome("a2"))
+		assert.Empty(t, r.parked())
+	})
+}
+
+func TestAFailureAfterTheCommitIsNone(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("too late") },
+		"panic": func() error { panic("too late") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := NewMemory()
+			cfg := Config{Handler: func(ctx context.Context, job Job) error {
+				if err := store.Commit(ctx, job.Record()); err != nil {
+					return err
+				}
+				job.Committed()
+				return fail()
+			}}
+			storyOn(t, store, cfg, func(t *testing.T, r *rig) {
+				r.offer(series("a", 1, 2)...)
+				assert.Equal(t, []Result{Applied}, r.outcome("a1"))
+				assert.Equal(t, []Result{Applied}, r.outcome("a2"))
+				assert.Empty(t, r.parked())
+			})
+		})
+	}
+}
+
+func TestFailureForIsAskedOnce(t *testing.T) {
+	var asked atomic.Int32
+	cfg := Config{FailureFor: func(*Event, error) Policy { asked.Add(1); return Skip }}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		r.offer(ev("a1", "a=1"))
+		assert.Equal(t, []Result{DeadLettered}, r.outcome("a1"))
+		assert.EqualValues(t, 1, asked.Load())
+	})
+}
+
+func TestAnEventTooLargeForTheDispatcherIsRefused(t *testing.T) {
+	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1000}}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		large := ev("a1", "a=1")
+		large.Payload = make([]byte, 2000)
+		require.ErrorIs(t, r.seq.Offer(t.Context(), large, nil), dispatcher.ErrTooLarge)
+		n, err := r.seq.OfferBatch(t.Context(), []*Event{ev("b1", "b=1"), large}, nil)
+		require.ErrorIs(t, err, dispatcher.ErrTooLarge)
+		assert.Equal(t, 1, n)
+	})
+}
+
+// TestWhatIsHeldAndTooLargeIsParked: the bound may be new.
+func TestWhatIsHeldAndTooLargeIsParked(t *testing.T) {
+	store := NewMemory()
+	large := ev("a1", "a=1")
+	large.Payload = make([]byte, 2000)
+	require.NoError(t, store.Hold(t.Context(), []*Event{large}))
+	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1000}}
+	storyOn(t, store, cfg, func(t *testing.T, r *rig) {
+		require.Len(t, r.parked(), 1)
+		assert.Contains(t, r.parked()[0].Error, dispatcher.ErrTooLarge.Error())
+		r.offer(ev("b1", "b=1"))
+		assert.Equal(t, []string{"b1"}, r.ran())
+	})
+}
+
+func TestCopiesMayLeaveOutTheDefaultID(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		open := r.gate("a=1")
+		r.offer(ev("a=1", "a=1"), ev("", "a=1"))
+		open()
+		assert.Equal(t, []Result{Applied, Duplicate}, r.outcome("a=1"))
+	})
+}
+
+func TestOneEventOfferedByMany(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		open := r.gate("a1")
+		e := ev("a1", "a=1")
+		for range 100 {
+			go func() { _ = r.seq.Offer(t.Context(), e, r.done) }()
+		}
+		synctest.Wait()
+		open()
+		assert.Len(t, r.ran(), 1)
+		assert.Len(t, r.outcome("a1"), 100)
+		assert.Equal(t, uint64(99), r.seq.Stats().Duplicates)
+	})
+}
+
+func TestTooManyForTheStoreInOneBatch(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		a := series("a", 1, 3*maxPendingHolds)
+		r.offer(a[0])
+		n, err := r.seq.OfferBatch(t.Context(), a[1:], r.done)
+		require.NoError(t, err)
+		assert.Equal(t, len(a)-1, n)
+		assert.Equal(t, []Result{Held}, r.outcome(fmt.Sprintf("a%d", len(a))))
+	})
+}
+
+func TestASnapshotOfNothing(t *testing.T) {
+	story(t, Config{}, func(t *testing.T, r *rig) {
+		open := r.gate("a1")
+		r.offer(ev("a1", "a=1"))
+		assert.Empty(t, r.seq.Snapshot(-1))
+		assert.Empty(t, r.seq.Snapshot(0))
+		assert.Len(t, r.seq.Snapshot(5), 1)
+		open()
+	})
+}

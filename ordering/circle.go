@@ -6,7 +6,7 @@ import "time"
 // wait for the next, and how long a search through all of them waits if that
 // was not far enough. So arrivals cost little, however long the chains are.
 const (
-	searchSteps = 256
+	searchSteps = 64
 	searchPause = 100 * time.Millisecond
 )
 

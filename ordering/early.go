@@ -1,6 +1,9 @@
 package ordering
 
-import "time"
+import (
+	"container/heap"
+	"time"
+)
 
 // bufferLocked keeps an event in memory until it is its turn. If that is too
 // many, the stream they wait for is closed until it goes on, and the store
@@ -42,6 +45,7 @@ func (s *Sequencer) enterEarlyLocked(t *task) {
 			slot.stream.early = map[uint64]*task{}
 		}
 		slot.stream.early[slot.number] = t
+		heap.Push(&slot.stream.order, slot.number)
 	}
 	s.mu.early++
 	s.mu.bytes += t.event.Size()
@@ -52,7 +56,7 @@ func (s *Sequencer) leaveEarlyLocked(t *task) {
 	for _, slot := range t.slots {
 		delete(slot.stream.early, slot.number)
 		if len(slot.stream.early) == 0 {
-			slot.stream.early = nil
+			slot.stream.early, slot.stream.order = nil, nil
 		}
 	}
 	s.mu.early--
@@ -117,14 +121,28 @@ func (s *Sequencer) missingToLocked(st *stream) uint64 {
 }
 
 // firstEarly returns the early event with the smallest number, nil for none.
-func (st *stream) firstEarly() (first *task) {
-	smallest := uint64(notHeld)
-	for n, t := range st.early {
-		if n < smallest {
-			smallest, first = n, t
+func (st *stream) firstEarly() *task {
+	for len(st.order) > 0 {
+		if t := st.early[st.order[0]]; t != nil {
+			return t
 		}
+		heap.Pop(&st.order)
 	}
-	return first
+	return nil
+}
+
+// numbers is a heap of numbers, the smallest on top; see container/heap.
+type numbers []uint64
+
+func (h numbers) Len() int           { return len(h) }
+func (h numbers) Less(i, j int) bool { return h[i] < h[j] }
+func (h numbers) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *numbers) Push(n any)        { *h = append(*h, n.(uint64)) }
+func (h *numbers) Pop() any {
+	last := len(*h) - 1
+	n := (*h)[last]
+	*h = (*h)[:last]
+	return n
 }
 
 // checkHeadLocked looks at the next number of a stream after something has

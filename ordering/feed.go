@@ -16,7 +16,7 @@ func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
 	defer s.passTurn()
 	s.mu.Lock()
 	p = p.live()
-	over, positions := p.over, p.public().Streams
+	over, positions := p.over, p.public().inOrder().Streams
 	s.mu.Unlock()
 	if over {
 		return nil
@@ -38,7 +38,7 @@ func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
 	var a after
 	s.mu.Lock()
 	s.endParkingLocked(p)
-	for _, position := range p.public().Streams {
+	for _, position := range p.public().inOrder().Streams {
 		if st := s.mu.streams[position.Stream]; st != nil && st.parking == p {
 			st.parking, st.missing = nil, 0
 			s.mu.idle.remove(st)

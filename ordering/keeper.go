@@ -194,6 +194,7 @@ func (s *Sequencer) writeParking(ctx context.Context, p *parking) {
 	p.Events = slices.DeleteFunc(p.Events, s.isDoneLocked) // or they would be held again
 	public := p.public()
 	s.mu.Unlock()
+	public = public.inOrder()
 	s.logParking(ctx, public)
 	written := s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, public) })
 	s.mu.Lock()

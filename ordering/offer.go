@@ -3,9 +3,11 @@ package ordering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // Offer takes an event from a source. It waits while the dispatcher is full,
@@ -209,8 +211,16 @@ func isTwin(a, b *Event) bool {
 	if a.ID != b.ID && a.Name() != b.Name() || len(a.Positions) != len(b.Positions) {
 		return false
 	}
+	same := func(p, q Position) bool { return p.Stream == q.Stream && p.Number == q.Number }
+	if slices.EqualFunc(a.Positions, b.Positions, same) {
+		return true
+	}
+	numbers := make(map[lockkeys.Key]uint64, len(a.Positions))
 	for _, p := range a.Positions {
-		if n, ok := b.On(p.Stream); !ok || n != p.Number {
+		numbers[p.Stream] = p.Number
+	}
+	for _, p := range b.Positions {
+		if numbers[p.Stream] != p.Number {
 			return false
 		}
 	}

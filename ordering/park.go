@@ -2,7 +2,6 @@ package ordering
 
 import (
 	"crypto/rand"
-	"maps"
 	"slices"
 	"time"
 
@@ -53,14 +52,21 @@ func (p *parking) misses(key lockkeys.Key) uint64 {
 // heals tells whether the parking is over once what is missing has come.
 func (p *parking) heals() bool { return len(p.Events) == 0 }
 
-// public returns the parking as a store keeps it.
+// public returns the parking as a store keeps it, with streams in any order.
 func (p *parking) public() Parking {
 	public := p.Parking
 	public.Events = slices.Clone(p.Events)
-	for _, key := range slices.SortedFunc(maps.Keys(p.streams), lockkeys.Key.Compare) {
-		public.Streams = append(public.Streams, Position{Stream: key, Number: p.streams[key]})
+	public.Streams = make([]Position, 0, len(p.streams))
+	for key, n := range p.streams {
+		public.Streams = append(public.Streams, Position{Stream: key, Number: n})
 	}
 	return public
+}
+
+// inOrder sorts the streams, which may be many, outside of the mutex.
+func (p Parking) inOrder() Parking {
+	slices.SortFunc(p.Streams, func(a, b Position) int { return a.Stream.Compare(b.Stream) })
+	return p
 }
 
 func (s *Sequencer) newParkingLocked(reason Reason, err error) *parking {
@@ -148,6 +154,11 @@ func (s *Sequencer) joinLocked(p, q *parking) *parking {
 		return p
 	case p == nil:
 		return q
+	case len(p.streams)+len(p.Events) < len(q.streams)+len(q.Events): // so that many joined one by one cost little
+		p, q = q, p
+	}
+	if q.Since.Before(p.Since) {
+		p.Since = q.Since
 	}
 	p.Events = append(p.Events, q.Events...)
 	for key, n := range q.streams {

@@ -45,6 +45,7 @@ type rig struct {
 	seq   *Sequencer
 
 	mu       sync.Mutex
+	given    map[string]bool     // IDs, if offered by give
 	runs     []string            // IDs, when their handlers ended well
 	outcomes map[string][]Result // by ID, in order
 	notices  []Notice
@@ -63,7 +64,7 @@ func story(t *testing.T, cfg Config, tell func(t *testing.T, r *rig)) {
 }
 
 func newRig(t *testing.T, store Store) *rig {
-	return &rig{t: t, store: store, outcomes: map[string][]Result{}, fail: map[string]error{}, gates: map[string]chan struct{}{}}
+	return &rig{t: t, store: store, given: map[string]bool{}, outcomes: map[string][]Result{}, fail: map[string]error{}, gates: map[string]chan struct{}{}}
 }
 
 func (r *rig) start(cfg Config) {

@@ -19,8 +19,8 @@ type Config struct {
 	Store Store
 	// Handler does the work of an event.
 	Handler Handler
-	// Keys derives the lock keys of an event. If it gives an error, the event
-	// counts as failed for good. Default: the event's streams, each
+	// Keys derives the lock keys of an event. If it gives an error or panics,
+	// the event counts as failed for good. Default: the event's streams, each
 	// exclusively, so that a stream's events run one after the other.
 	Keys func(e *Event, claim *lockkeys.Claim) error
 	// Dispatcher says how handlers run: workers, policy, bounds, attempts and
@@ -32,12 +32,13 @@ type Config struct {
 	// Failure is what happens when an event's attempts are used up or its
 	// error is permanent, see [dispatcher.Permanent]. Default: Park.
 	Failure Policy
-	// FailureFor, if set, is asked in place of Failure. Default: Stop for
-	// errors that are a [*StoreError], Failure for all others.
+	// FailureFor, if set, is asked in place of Failure, once for each failure;
+	// if it panics, Failure it is. Default: Stop for errors that are a
+	// [*StoreError], Failure for all others.
 	FailureFor func(e *Event, err error) Policy
 	// DeadLetter, if set, is given each event that failed under the policy
 	// Skip, after that was recorded and before anything that waited for it.
-	// An error of it is logged.
+	// An error or a panic of it is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
 
 	// GapTimeout is how long an event waits for those before it until they
@@ -72,7 +73,9 @@ type Config struct {
 	// Default: 30 days.
 	Retention time.Duration
 
-	// Observer, if set, is told of everything that is out of the ordinary.
+	// Observer, if set, is told of everything that is out of the ordinary, by
+	// several goroutines at once. The sequencer waits for it, so it should be
+	// quick, and must not call the sequencer. A panic of it is logged.
 	Observer func(Notice)
 	// Logger is told what an operator should know: gaps that stay open,
 	// parked streams, contradictions, a stop. Default: slog.Default().

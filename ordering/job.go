@@ -15,7 +15,9 @@ import (
 // to the store's own database avoids that by committing its effect with the
 // numbers; see package sqlstore.
 //
-// An error is a failed attempt; see [Config] for what follows.
+// An error, a panic or runtime.Goexit is a failed attempt; see [Config] for
+// what follows. When only the commit has failed, the next attempt is at that
+// alone, without the handler.
 type Handler func(ctx context.Context, job Job) error
 
 // Job is an event that is being handled. It is valid until the handler
@@ -42,8 +44,9 @@ func (j Job) Record() Record {
 }
 
 // Committed tells the sequencer that the job's record is durable, so that it
-// need not commit it. It is for stores that give handlers a transaction.
+// need not commit it; the event is done then, whatever the handler returns. It
+// is for stores that give handlers a transaction.
 func (j Job) Committed() { j.task.committed = true }
 
-// IsCommitted tells whether Committed was called in this attempt.
+// IsCommitted tells whether Committed was called.
 func (j Job) IsCommitted() bool { return j.task.committed }

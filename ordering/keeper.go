@@ -28,7 +28,13 @@ type keeper struct {
 		feeds []*stream
 		pumps []*stream
 		space chan struct{} // closed when pending falls, if someone waits
+		works bool          // something of the above is being done
 	}
+}
+
+// restsLocked tells whether there is nothing to do.
+func (k *keeper) restsLocked() bool {
+	return !k.mu.works && len(k.mu.dirty)+len(k.mu.over)+len(k.mu.holds)+len(k.mu.ops)+len(k.mu.feeds)+len(k.mu.pumps) == 0
 }
 
 // op is something to be done by the keeper for someone who may wait for it.
@@ -144,6 +150,9 @@ func (s *Sequencer) keep() {
 
 // keepOnce does all that there is to do at one moment.
 func (s *Sequencer) keepOnce(ctx context.Context) {
+	s.mu.Lock()
+	s.keeper.mu.works = true
+	s.mu.Unlock()
 	s.write(ctx)
 	s.mu.Lock()
 	ops, feeds, pumps := s.keeper.mu.ops, s.keeper.mu.feeds, s.keeper.mu.pumps
@@ -162,6 +171,10 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 		s.pumpAside(pumps)
 		s.passTurn()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper.mu.works = false
+	s.drainedLocked()
 }
 
 // write puts into the store what is parked and held.

@@ -23,7 +23,8 @@ const (
 	// Applied: the handler succeeded and the event's numbers are done.
 	Applied Result = iota + 1
 	// Duplicate: its numbers were done already, or were made so by a copy of
-	// the event that was still on its way.
+	// the event that was still on its way. What is done is known by its
+	// numbers alone, so an event with all the numbers of others is one too.
 	Duplicate
 	// Held: the event cannot run now, since a stream of it is parked, and the
 	// store keeps it.
@@ -63,5 +64,7 @@ func (r Result) String() string {
 // Done is told, once, what became of an event that was offered. It may be
 // called before the offer returns, from any goroutine, and those of one stream
 // that ran one after the other in that order. It should be quick: the lock
-// keys are held meanwhile. It must not offer events or wait for others.
+// keys are held meanwhile. It must not offer events or wait for others. The
+// event is the one that was offered, which stays in memory until then, also as
+// the copy of another. A panic is logged.
 type Done func(e *Event, o Outcome)

@@ -9,10 +9,11 @@ import (
 )
 
 // Drain waits until every event that was accepted has its outcome; those that
-// wait for a gap, as long as that stays open. It does not stop offers; with
-// others still offering it waits for a moment without any event on its way. The
-// error is that of ctx, or of [Sequencer.Err] if the sequencer was shut down or
-// stopped with events left; in a handler it is [dispatcher.ErrNested].
+// wait for a gap, as long as that stays open. What is held and not parked any
+// more runs before that. Drain does not stop offers; with others still offering
+// it waits for a moment without any event on its way. The error is that of ctx,
+// or of [Sequencer.Err] if the sequencer was shut down or stopped with events
+// left; in a handler it is [dispatcher.ErrNested].
 func (s *Sequencer) Drain(ctx context.Context) error {
 	if s.within(ctx) {
 		return dispatcher.ErrNested
@@ -39,11 +40,12 @@ func (s *Sequencer) Drain(ctx context.Context) error {
 	}
 }
 
-// drainedLocked lets those go who wait in Drain, if no event is on its way.
-// Who ends an event counts first and looks at mu.drained then, who waits sets
-// that and then looks at the count, so one of them sees the other.
+// drainedLocked lets those go who wait in Drain, if no event is on its way and
+// the keeper has nothing to do. Who ends an event counts first and looks at
+// mu.drained then, who waits sets that and then looks at the count, so one of
+// them sees the other.
 func (s *Sequencer) drainedLocked() {
-	if s.mu.drained != nil && s.open.Load() == 0 {
+	if s.mu.drained != nil && s.open.Load() == 0 && (s.keeper.restsLocked() || s.mu.over) {
 		close(s.mu.drained)
 		s.mu.drained = nil
 	}

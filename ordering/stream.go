@@ -28,7 +28,7 @@ type stream struct {
 	ahead  spans
 	early  map[uint64]*task
 	order  numbers // those of early, and some that are not there any more
-	ended  uint64 // the last number there is, once known; else 0
+	ended  uint64  // the last number there is, once known; else 0
 
 	heldFrom atomic.Uint64 // atomic, for workers to look at
 	parking  *parking

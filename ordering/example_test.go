@@ -1,0 +1,122 @@
+package ordering_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// order makes an event of an order, as its producer numbers it.
+func order(number uint64, text string) *ordering.Event {
+	return &ordering.Event{
+		Positions: []ordering.Position{{Stream: lockkeys.Must("order", "7"), Number: number}},
+		Payload:   []byte(text),
+	}
+}
+
+func show(_ context.Context, job ordering.Job) error {
+	fmt.Printf("%s: %s\n", job.Event.Name(), job.Event.Payload)
+	return nil
+}
+
+// Events that come late, early and twice are handled once and in order.
+func Example() {
+	ctx := context.Background()
+	seq, err := ordering.New(ctx, ordering.Config{Store: ordering.NewMemory(), Handler: show})
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range []*ordering.Event{order(2, "paid"), order(1, "created"), order(2, "paid"), order(3, "shipped")} {
+		// A source acknowledges the event when its outcome says so.
+		err := seq.Offer(ctx, e, func(_ *ordering.Event, o ordering.Outcome) { _ = o.Ack() })
+		if err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(seq.Drain(ctx), seq.Close())
+	stats := seq.Stats()
+	fmt.Println(stats.Applied, "applied,", stats.Duplicates, "duplicate")
+	// Output:
+	// order/7=1: created
+	// order/7=2: paid
+	// order/7=3: shipped
+	// <nil> <nil>
+	// 3 applied, 1 duplicate
+}
+
+// What has not come within the grace time is asked for. Number 3 never
+// existed, as the source knows, and is skipped with a record.
+func ExampleReplayerFunc() {
+	ctx := context.Background()
+	source := func(ctx context.Context, missing ordering.Range, deliver func(context.Context, []*ordering.Event) error) (ordering.Answer, error) {
+		fmt.Println("asked for", missing)
+		stream := missing.Stream
+		return ordering.Answer{NoSuch: []ordering.Range{{Stream: stream, From: 3, To: 3}}}, deliver(ctx, []*ordering.Event{order(2, "paid")})
+	}
+	store := ordering.NewMemory()
+	seq, err := ordering.New(ctx, ordering.Config{
+		Store: store, Handler: show, Replayer: ordering.ReplayerFunc(source), GapTimeout: 10 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	_, err = seq.OfferBatch(ctx, []*ordering.Event{order(1, "created"), order(4, "shipped")}, nil)
+	fmt.Println(err, seq.Drain(ctx), seq.Close())
+	job, err := store.Job(ctx, "order/7=3-3")
+	fmt.Println(job.Status, err)
+	// Unordered output:
+	// order/7=1: created
+	// asked for order/7: 2 to 3
+	// order/7=2: paid
+	// order/7=4: shipped
+	// <nil> <nil> <nil>
+	// never came <nil>
+}
+
+// An event that fails parks its stream: what comes behind it is held by the
+// store, until an operator has mended the cause.
+func ExampleSequencer_Resume() {
+	ctx := context.Background()
+	outOfPaper := true
+	seq, err := ordering.New(ctx, ordering.Config{
+		Store:  ordering.NewMemory(),
+		Logger: slog.New(slog.DiscardHandler),
+		Handler: func(ctx context.Context, job ordering.Job) error {
+			if outOfPaper {
+				return errors.New("out of paper")
+			}
+			return show(ctx, job)
+		},
+		FailureFor: func(*ordering.Event, error) ordering.Policy { return ordering.Park },
+	})
+	if err != nil {
+		panic(err)
+	}
+	_, err = seq.OfferBatch(ctx, []*ordering.Event{order(1, "created"), order(2, "paid")}, func(e *ordering.Event, o ordering.Outcome) {
+		fmt.Println(e.Name(), "is", o.Result)
+	})
+	fmt.Println(err, seq.Drain(ctx)) // all have their outcomes, and can be acknowledged
+
+	parked, err := seq.Parked(ctx)
+	fmt.Println(len(parked), "parked:", parked[0].Streams[0], parked[0].Reason, err)
+
+	outOfPaper = false
+	fmt.Println(seq.Resume(ctx, lockkeys.Must("order", "7")))
+	fmt.Println(seq.Offer(ctx, order(3, "shipped"), nil), seq.Drain(ctx), seq.Close())
+	// Output:
+	// order/7=1 is held
+	// order/7=2 is held
+	// <nil> <nil>
+	// 1 parked: order/7=1 failure <nil>
+	// <nil>
+	// order/7=1: created
+	// order/7=2: paid
+	// order/7=3: shipped
+	// <nil> <nil> <nil>
+}

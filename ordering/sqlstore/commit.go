@@ -17,6 +17,7 @@ type commit struct {
 	numbers []int64  // in the order of streams
 	fences  []int64  // likewise
 	ends    bool     // it is the last event of a stream
+	job     []any    // the arguments of putJob
 }
 
 func newCommit(r ordering.Record) (*commit, error) {
@@ -27,7 +28,10 @@ func newCommit(r ordering.Record) (*commit, error) {
 	if len(r.Fences) != len(positions) {
 		return nil, fmt.Errorf("sqlstore: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(positions))
 	}
-	c := &commit{Record: r, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)), fences: make([]int64, len(positions))}
+	c := &commit{
+		Record: r, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
+		fences: make([]int64, len(positions)), job: jobArgs(r.JobState),
+	}
 	type part struct {
 		stream        string
 		number, fence int64
@@ -54,24 +58,26 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
-// runs effect in a transaction in which the event's numbers become done, and
+// runs apply in a transaction in which the event's numbers become done, and
 // commits. It is called in a handler, once it has read and computed what it
-// wants to write. effect must do with the transaction only what belongs to the
-// event; it must not commit it or roll it back. It is called once at most, on
-// the goroutine of the caller.
+// wants to write. apply must do with the transaction only what belongs to the
+// event; it must not commit it or roll it back, nor write with the store, which
+// gives [dispatcher.ErrNested] with its context. It is called once at most, on
+// any goroutine.
 //
-// If effect gives an error, nothing is written and Do returns that error. It
-// must give those of its statements: on PostgreSQL nothing can be committed
-// after one. Other errors wrap [ordering.ErrDuplicate] or [ordering.ErrFenced],
-// and then effect was not called, or are a [*ordering.StoreError], or come from
-// what PostgreSQL checks at the end, such as a deferred constraint. If the
-// connection is lost at the very end, the transaction may have been committed
-// all the same; then the next attempt finds a duplicate, which is right.
+// If apply gives an error, nothing is written and Do returns that error; for a
+// panic it is a [*dispatcher.PanicError]. It must give the errors of its
+// statements: on PostgreSQL nothing can be committed after one. Other errors
+// wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then apply was not
+// called, or are a [*ordering.StoreError], or come from what PostgreSQL checks
+// at the end, such as a deferred constraint. If the connection is lost at the
+// very end, the transaction may have been committed all the same; then the next
+// attempt finds a duplicate, which is right.
 //
 // On SQLite, which has one writer, the effects of jobs that wait at the same
 // time run one after the other in one transaction, each in a savepoint. On
 // PostgreSQL each has a transaction of its own.
-func (s *Store) Do(ctx context.Context, job ordering.Job, effect func(ctx context.Context, tx *sql.Tx) error) error {
+func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context.Context, tx *sql.Tx) error) error {
 	c, err := newCommit(job.Record())
 	if err != nil {
 		return err
@@ -80,10 +86,7 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, effect func(ctx contex
 		if err := s.commit(ctx, tx, c); err != nil {
 			return err
 		}
-		if err := effect(ctx, tx); err != nil {
-			return &effectError{err}
-		}
-		return nil
+		return effect(apply).run(ctx, s, tx)
 	})
 	if err == nil {
 		job.Committed()

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -103,12 +105,16 @@ func TestEffectAndNumberAreOne(t *testing.T) {
 		assert.False(t, j.IsCommitted())
 
 		t.Log("and so does one that panics")
-		require.PanicsWithValue(t, "oh", func() {
-			_ = store.Do(t.Context(), job(t, store, "a", 2), func(ctx context.Context, tx *sql.Tx) error {
-				require.NoError(t, effect("a-2")(ctx, tx))
-				panic("oh")
-			})
+		var panicked *dispatcher.PanicError
+		err = store.Do(t.Context(), job(t, store, "a", 2), func(ctx context.Context, tx *sql.Tx) error {
+			require.NoError(t, effect("a-2")(ctx, tx))
+			panic("oh")
 		})
+		require.ErrorAs(t, err, &panicked)
+		assert.Equal(t, "oh", panicked.Value)
+		assert.Contains(t, string(panicked.Stack), "TestEffectAndNumberAreOne")
+		require.NotErrorAs(t, err, new(*ordering.StoreError))
+
 		t.Log("or calls Goexit")
 		var wait sync.WaitGroup
 		j = job(t, store, "a", 2)
@@ -120,6 +126,7 @@ func TestEffectAndNumberAreOne(t *testing.T) {
 			})
 		})
 		wait.Wait()
+		assert.False(t, j.IsCommitted())
 		assert.Equal(t, 1, effects(t, store))
 		assert.EqualValues(t, 1, last(t, store, "a"))
 
@@ -140,6 +147,28 @@ func TestAZombieHasNoEffect(t *testing.T) {
 		require.ErrorIs(t, zombie.Do(t.Context(), j, effect("a-1")), ordering.ErrFenced)
 		assert.Zero(t, effects(t, heir))
 		require.NoError(t, heir.Do(t.Context(), job(t, heir, "a", 1), effect("a-1")))
+	})
+}
+
+// TestAnEffectThatCallsItsStore would wait for itself.
+func TestAnEffectThatCallsItsStore(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		j, inner := job(t, store, "a", 1), job(t, store, "b", 1)
+		calls := map[string]func(ctx context.Context) error{
+			"Do":      func(ctx context.Context) error { return store.Do(ctx, inner, effect("b-1")) },
+			"Commit":  func(ctx context.Context) error { return store.Commit(ctx, inner.Record()) },
+			"Prune":   func(ctx context.Context) error { _, err := store.Prune(ctx, time.Now()); return err },
+			"Migrate": func(ctx context.Context) error { return store.Migrate(ctx, "x", []string{`SELECT 1`}) },
+			"Prepare": func(ctx context.Context) error { _, err := store.Prepare(ctx, `SELECT 1`); return err },
+		}
+		require.NoError(t, store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+			for name, call := range calls {
+				assert.ErrorIs(t, call(context.WithValue(ctx, struct{}{}, 1)), dispatcher.ErrNested, name)
+			}
+			return effect("a-1")(ctx, tx)
+		}))
+		assert.Equal(t, 1, effects(t, store))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
@@ -143,6 +144,29 @@ func TestAnEffectThatUndoesTheTransaction(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, 2, effects(t, store))
+}
+
+// TestAnEffectThatEndsItsGoroutine or panics fails alone.
+func TestAnEffectThatEndsItsGoroutine(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	errs := groupOf(t, store, effect("a"),
+		func(ctx context.Context, tx *sql.Tx) error {
+			_ = effect("exit")(ctx, tx)
+			exit()
+			return nil
+		},
+		effect("b"),
+		func(ctx context.Context, tx *sql.Tx) error {
+			_ = effect("panic")(ctx, tx)
+			panic("oh")
+		},
+		effect("c"))
+	require.ErrorIs(t, errs[1], dispatcher.ErrGoexit)
+	require.ErrorContains(t, errs[3], "oh")
+	for _, i := range []int{0, 2, 4} {
+		require.NoError(t, errs[i])
+	}
+	assert.Equal(t, 3, effects(t, store))
 }
 
 // TestCallersThatGiveUp leave the others their turns.

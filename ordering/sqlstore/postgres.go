@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -146,7 +147,7 @@ func (b *postgres) advance(ctx context.Context, tx *sql.Tx, c *commit) (moved in
 	if len(c.streams) > few {
 		return 0, nil
 	}
-	args := jobArgs(c.JobState)
+	args := slices.Clip(c.job)
 	for i, stream := range c.streams {
 		args = append(args, stream, c.numbers[i], c.fences[i])
 	}

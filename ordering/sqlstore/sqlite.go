@@ -44,22 +44,35 @@ func (b *sqlite) advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int,
 			return 0, nil
 		}
 	}
+	if moved, err = b.move(ctx, c); err != nil || moved < len(c.streams) {
+		return moved, err
+	}
+	_, err = b.group.job.ExecContext(ctx, c.job...)
+	return moved, err
+}
+
+// move moves streams on to the numbers of an event.
+func (b *sqlite) move(ctx context.Context, c *commit) (moved int, err error) {
 	for i, stream := range c.streams {
-		var result sql.Result
-		if n := c.numbers[i]; n == 1 {
-			result, err = tx.StmtContext(ctx, b.first).ExecContext(ctx, stream)
+		var n int
+		if number := c.numbers[i]; number == 1 {
+			n, err = affected(b.group.first.ExecContext(ctx, stream))
 		} else {
-			result, err = tx.StmtContext(ctx, b.next).ExecContext(ctx, n, stream)
+			n, err = affected(b.group.next.ExecContext(ctx, stream, number))
 		}
-		if err != nil {
-			return i, err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
+		if err != nil || n == 0 {
 			return i, err
 		}
 	}
-	_, err = tx.StmtContext(ctx, b.job).ExecContext(ctx, jobArgs(c.JobState)...)
-	return len(c.streams), err
+	return len(c.streams), nil
+}
+
+func affected(r sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.RowsAffected()
+	return int(n), err
 }
 
 // lock implements backend: the only writer has all rows to itself.

@@ -68,9 +68,9 @@ func (s *Store) DB() *sql.DB { return s.db }
 
 // Prepare makes a statement for the effects of jobs, which use it by
 // [sql.Tx.StmtContext]. On SQLite that spares parsing it each time, which can
-// take as long as running it. It is not to be called in an effect.
+// take as long as running it.
 func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return nil, err
 	}
 	defer s.gate.leave()
@@ -84,7 +84,7 @@ func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // at once. The error wraps [ordering.ErrSchema] if the tables were made by a
 // program that has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.gate.leave()
@@ -125,9 +125,17 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
+// enterToWrite does so for what may wait for effects to end.
+func (s *Store) enterToWrite(ctx context.Context) error {
+	if err := s.nested(ctx); err != nil {
+		return err
+	}
+	return s.enter(ctx)
+}
+
 // write runs do in a transaction of the store's own.
 func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.gate.leave()
@@ -146,13 +154,6 @@ func storeError(op string, err error) error {
 	}
 	return &ordering.StoreError{Op: op, Err: err}
 }
-
-// effectError is an error of the caller's effect, or one of the database that
-// comes from that.
-type effectError struct{ error }
-
-// Unwrap gives the cause to errors.Is and errors.As.
-func (e *effectError) Unwrap() error { return e.error }
 
 // Acquire implements [ordering.Store].
 func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {

@@ -9,36 +9,47 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 )
 
 // writer makes the transactions of an SQLite database, which has one writer at
 // a time. To flush one to the disk costs the same for one request as for many,
-// so they share transactions: whoever has the turn writes, hands the turn and
-// the transaction to the next who waits, and the last one commits for all.
-// While he waits for the disk the next ones gather.
+// so they share transactions: a goroutine, which is there while there are
+// requests, writes them one after the other and commits when none is left.
+// While it waits for the disk the next ones gather.
 type writer struct {
-	db      *sql.DB // of one connection
-	token   int64   // of this session; a newer one in the database has it
-	commits atomic.Int64
-
-	session, savepoint, release, undo, first, next, job *sql.Stmt
+	db       *sql.DB // of one connection
+	token    int64   // of this session; a newer one in the database has it
+	prepared statements
+	group    group // the goroutine's
+	commits  atomic.Int64
+	serving  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		busy    bool          // someone has the turn
-		waiting []chan *group // those who wait for it, each with room for it
+		busy    bool // the goroutine is there
+		waiting []*request
 	}
 }
 
-// group is the requests of one transaction. It belongs to whoever has the
-// turn, until done is closed.
+// request is what a caller wants to have written. But for withdrawing it while
+// it waits, he leaves it alone until done is closed.
+type request struct {
+	ctx  context.Context // without an end, since an interrupted statement would undo the group
+	do   func(ctx context.Context, tx *sql.Tx) error
+	err  error // of do, or of the transaction
+	done chan struct{}
+}
+
+// group is the requests of one transaction.
 type group struct {
-	tx      *sql.Tx // nil before the first request
-	size    int     // requests so far
-	written int     // of which had no error
-	err     error   // of the transaction itself
-	done    chan struct{}
+	tx *sql.Tx // nil before the first request
+	statements
+	current *request   // is being written
+	written []*request // without an error
+	size    int        // requests so far
+	err     error      // of the transaction itself
 }
 
 // maxGroup bounds what is written in one transaction, and so how long the
@@ -52,157 +63,157 @@ func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []struct {
-		statement **sql.Stmt
-		text      string
-	}{
-		{&w.session, `SELECT token FROM ordering_session`},
-		{&w.savepoint, `SAVEPOINT one`},
-		{&w.release, `RELEASE one`},
-		{&w.undo, `ROLLBACK TO one`},
-		{&w.first, `INSERT INTO ordering_streams (stream, last) VALUES ($1, 1)
-			ON CONFLICT (stream) DO UPDATE SET last = 1 WHERE last = 0 AND spans = 0`},
-		{&w.next, `UPDATE ordering_streams SET last = $1 WHERE stream = $2 AND last = $1 - 1 AND spans = 0`},
-		{&w.job, putJob},
-	} {
-		if *p.statement, err = db.PrepareContext(ctx, p.text); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
+	return w, w.prepared.prepare(ctx, db)
 }
 
-// write runs do when it is the caller's turn, and returns when the transaction
-// is committed.
+// write has do run in a transaction, and returns when that is committed.
 func (w *writer) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
-	g, err := w.turn(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.request(ctx, g, do); err != nil {
-		return err
-	}
-	<-g.done
-	return g.err
-}
-
-// turn waits for the caller's turn. With an error the caller has not got it.
-func (w *writer) turn(ctx context.Context) (*group, error) {
+	r := &request{ctx: context.WithoutCancel(ctx), do: do, done: make(chan struct{})}
 	w.mu.Lock()
+	w.mu.waiting = append(w.mu.waiting, r)
 	if !w.mu.busy {
 		w.mu.busy = true
-		w.mu.Unlock()
-		return newGroup(), nil
+		w.serving.Go(w.serve)
 	}
-	mine := make(chan *group, 1)
-	w.mu.waiting = append(w.mu.waiting, mine)
 	w.mu.Unlock()
 	select {
-	case g := <-mine:
-		return g, nil
+	case <-r.done:
+		return r.err
 	case <-ctx.Done():
 	}
+	if w.withdraw(r) {
+		return ctx.Err()
+	}
+	<-r.done
+	return r.err
+}
+
+// withdraw takes back a request that is not being written yet.
+func (w *writer) withdraw(r *request) bool {
 	w.mu.Lock()
-	i := slices.Index(w.mu.waiting, mine)
+	defer w.mu.Unlock()
+	i := slices.Index(w.mu.waiting, r)
 	if i >= 0 {
 		w.mu.waiting = slices.Delete(w.mu.waiting, i, i+1)
 	}
-	w.mu.Unlock()
-	if i < 0 { // he was given it just now
-		w.handOn(<-mine)
-	}
-	return nil, ctx.Err()
+	return i >= 0
 }
 
-func newGroup() *group { return &group{done: make(chan struct{})} }
+// serve is the life of the goroutine. If a request ends it, another goroutine
+// goes on where it was.
+func (w *writer) serve() {
+	ended := false
+	defer func() {
+		if !ended {
+			w.serving.Go(w.serve)
+		}
+	}()
+	if w.group.current != nil {
+		w.settle(&effectError{dispatcher.ErrGoexit})
+	}
+	for w.next() {
+		w.settle(w.run())
+	}
+	ended = true
+}
 
-// errUnwound stands for the error of a request that panics or exits.
-var errUnwound = errors.New("sqlstore: unwound")
+// next takes the next request. If there is none, or the group is at its end,
+// that is committed first. It returns false when nobody waits any more.
+func (w *writer) next() bool {
+	if w.group.err == nil && w.group.size < maxGroup && w.take(false) {
+		return true
+	}
+	w.end()
+	return w.take(true)
+}
 
-// request writes a caller's request and hands the turn on, whatever happens.
-// It returns an error of do; what it wrote is undone then. A statement that is
-// interrupted would undo the whole transaction, so they run to their ends.
-func (w *writer) request(ctx context.Context, g *group, do func(ctx context.Context, tx *sql.Tx) error) (err error) {
-	defer w.handOn(g)
-	ctx = context.WithoutCancel(ctx)
+func (w *writer) take(last bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.mu.waiting) == 0 {
+		w.mu.busy = !last
+		return false
+	}
+	w.group.current = w.mu.waiting[0]
+	w.mu.waiting = slices.Delete(w.mu.waiting, 0, 1)
+	w.group.size++
+	return true
+}
+
+// run writes the current request.
+func (w *writer) run() error {
+	g := &w.group
 	if g.tx == nil {
-		g.tx, g.err = w.begin(ctx)
+		g.err = w.begin(g.current.ctx)
 	}
 	if g.err == nil {
-		_, g.err = g.tx.StmtContext(ctx, w.savepoint).ExecContext(ctx)
+		_, g.err = g.savepoint.Exec()
 	}
-	if g.size++; g.err != nil {
-		return nil
+	if g.err != nil {
+		return g.err
 	}
-	err = errUnwound
-	defer func() {
-		if err == nil {
-			g.written++
-		} else if _, g.err = g.tx.StmtContext(ctx, w.undo).ExecContext(ctx); g.err != nil {
-			return
-		}
-		_, g.err = g.tx.StmtContext(ctx, w.release).ExecContext(ctx)
-	}()
-	return do(ctx, g.tx)
+	return g.current.do(g.current.ctx, g.tx)
+}
+
+// settle ends the current request, and undoes it for an error.
+func (w *writer) settle(err error) {
+	g := &w.group
+	r := g.current
+	g.current = nil
+	if g.err == nil && err != nil {
+		_, g.err = g.undo.Exec()
+	}
+	if g.err == nil {
+		_, g.err = g.release.Exec()
+	}
+	if err != nil {
+		r.end(err)
+	} else {
+		g.written = append(g.written, r)
+	}
+}
+
+func (r *request) end(err error) {
+	r.err = err
+	close(r.done)
 }
 
 // begin begins a transaction, if the session is not over.
-func (w *writer) begin(ctx context.Context) (*sql.Tx, error) {
+func (w *writer) begin(ctx context.Context) error {
 	tx, err := w.db.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	bound := w.prepared.in(ctx, tx)
 	var token int64
-	err = tx.StmtContext(ctx, w.session).QueryRowContext(ctx).Scan(&token)
+	err = bound.session.QueryRowContext(ctx).Scan(&token)
 	if err == nil && token != w.token {
 		err = fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
 	}
 	if err != nil {
-		return nil, errors.Join(err, tx.Rollback())
+		return errors.Join(err, tx.Rollback())
 	}
-	return tx, nil
+	w.group.tx, w.group.statements = tx, bound
+	return nil
 }
 
-// handOn gives the turn to the next who waits, with the group, or with a new
-// one once that is at its end.
-func (w *writer) handOn(g *group) {
-	if g.err == nil && g.size < maxGroup && w.give(g) {
-		return
-	}
-	w.end(g)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mu.busy = w.giveLocked(newGroup())
-}
-
-func (w *writer) give(g *group) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.giveLocked(g)
-}
-
-func (w *writer) giveLocked(g *group) bool {
-	if len(w.mu.waiting) == 0 {
-		return false
-	}
-	w.mu.waiting[0] <- g
-	w.mu.waiting = slices.Delete(w.mu.waiting, 0, 1)
-	return true
-}
-
-// end commits a group, if it has anything to commit.
-func (w *writer) end(g *group) {
-	defer close(g.done)
-	if g.tx == nil {
-		return
-	}
-	if g.err != nil || g.written == 0 {
+// end commits the group, if there is anything to commit, and begins a new one.
+func (w *writer) end() {
+	g := &w.group
+	switch {
+	case g.tx == nil:
+	case g.err != nil || len(g.written) == 0:
 		_ = g.tx.Rollback() // nobody relies on it
-		return
+	default:
+		if g.err = g.tx.Commit(); g.err == nil {
+			w.commits.Add(1)
+		}
 	}
-	if g.err = g.tx.Commit(); g.err == nil {
-		w.commits.Add(1)
+	for _, r := range g.written {
+		r.end(g.err)
 	}
+	clear(g.written)
+	*g = group{written: g.written[:0]}
 }
 
 func (w *writer) waiting() int {
@@ -211,4 +222,7 @@ func (w *writer) waiting() int {
 	return len(w.mu.waiting)
 }
 
-func (w *writer) close() error { return w.db.Close() }
+func (w *writer) close() error {
+	w.serving.Wait()
+	return w.db.Close()
+}

@@ -48,7 +48,7 @@ func connect(path string, connections int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"}, "_txlock": {"immediate"}}
+	options := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)"}, "_txlock": {"immediate"}}
 	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: options.Encode()}
 	db, err := sql.Open("sqlite", dsn.String())
 	if err != nil {

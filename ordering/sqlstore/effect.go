@@ -1,0 +1,56 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/interlock-go/interlock/dispatcher"
+)
+
+// effect writes with a transaction what belongs to an event.
+type effect func(ctx context.Context, tx *sql.Tx) error
+
+// run calls an effect. Its error is an *effectError, also for a panic.
+func (e effect) run(ctx context.Context, s *Store, tx *sql.Tx) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &effectError{&dispatcher.PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
+	if err := e(effectContext{ctx, s}, tx); err != nil {
+		return &effectError{err}
+	}
+	return nil
+}
+
+// effectError is an error of the caller's effect, or one of the database that
+// comes from that.
+type effectError struct{ error }
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *effectError) Unwrap() error { return e.error }
+
+// effectContext is the context of an effect, by which the store knows it.
+type effectContext struct {
+	context.Context
+	store *Store
+}
+
+type effectKey struct{ store *Store }
+
+func (c effectContext) Value(key any) any {
+	if key == (effectKey{c.store}) {
+		return true
+	}
+	return c.Context.Value(key)
+}
+
+// nested returns an error for the context of an effect of the store.
+func (s *Store) nested(ctx context.Context) error {
+	if ctx.Value(effectKey{s}) == nil {
+		return nil
+	}
+	return fmt.Errorf("sqlstore: an effect must not call its store, which may wait for it for ever: use the effect's transaction: %w", dispatcher.ErrNested)
+}

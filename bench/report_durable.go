@@ -42,11 +42,13 @@ and a store that does nothing, and what of it the sequencer adds.
 		"prepared statements.\n")
 	r.line("- %s: a plain loop over database/sql, one transaction for each message", durable.OneByOne)
 	r.line("- %s: the same with as many messages in a transaction as interlock had", durable.ByHand)
-	r.line("- %s: the sequencer with 8 workers and sqlstore, whose handlers use its transaction\n", durable.Interlock)
-	if err := r.durable.SQLite.Write(r); err != nil {
-		return err
+	r.line("- %s: the sequencer and sqlstore, whose handlers use its transaction\n", durable.Interlock)
+	for _, t := range r.durable.SQLite {
+		if err := t.Write(r); err != nil {
+			return err
+		}
+		r.line("")
 	}
-	r.line("")
 	if err := r.durable.Postgres.Write(r); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/interlock-go/interlock/bench/durable"
@@ -11,9 +10,10 @@ import (
 
 // Durable is what ordering and durability cost.
 type Durable struct {
-	Overheads        []durable.Overhead // by positions of an event
-	Idle             durable.Idle
-	SQLite, Postgres durable.Throughput
+	Overheads []durable.Overhead // by positions of an event
+	Idle      durable.Idle
+	SQLite    []durable.Throughput // by workers
+	Postgres  durable.Throughput
 }
 
 // MeasureDurable measures all that package durable does.
@@ -28,10 +28,15 @@ func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 	if d.Idle, err = durable.MeasureIdle(1_000_000, 10_000); err != nil {
 		return d, err
 	}
-	var sqlite, postgres error
-	d.SQLite, sqlite = durable.MeasureSQLite(ctx, e.TableRounds, e.TableMsgs)
-	d.Postgres, postgres = durable.MeasurePostgres(ctx, e.TableRounds, e.TableMsgs)
-	return d, errors.Join(sqlite, postgres)
+	for _, workers := range []int{8, 64} {
+		t, err := durable.MeasureSQLite(ctx, workers, e.TableRounds, e.TableMsgs)
+		if err != nil {
+			return d, err
+		}
+		d.SQLite = append(d.SQLite, t)
+	}
+	d.Postgres, err = durable.MeasurePostgres(ctx, 8, e.TableRounds, e.TableMsgs)
+	return d, err
 }
 
 // Targets returns what is wanted of the sequencer and its stores, of what was
@@ -46,11 +51,11 @@ func (d Durable) Targets() (targets []Target) {
 	if d.Idle.After > 0 {
 		targets = append(targets, atMost(fmt.Sprintf("heap left of %d streams, %d active", d.Idle.Streams, d.Idle.MaxActive), d.Idle.After-d.Idle.Before, 10, "MB"))
 	}
-	if len(d.SQLite.Rows) > 0 {
-		ours := d.SQLite.Row(durable.Interlock)
-		grouped := atLeast("SQLite, to a loop grouped by hand", ours.Times(d.SQLite.Row(durable.ByHand)), 0.9, "×")
-		grouped.Measured += fmt.Sprintf(" (groups of %.1f)", d.SQLite.Group)
-		single := atLeast("SQLite, to one by one", ours.Times(d.SQLite.Row(durable.OneByOne)), 5, "×")
+	for _, t := range d.SQLite {
+		ours := t.Row(durable.Interlock)
+		grouped := atLeast(fmt.Sprintf("SQLite, %d workers, to a loop grouped by hand", t.Workers), ours.Times(t.Row(durable.ByHand)), 0.9, "×")
+		grouped.Measured += fmt.Sprintf(" (groups of %.1f)", t.Group)
+		single := atLeast(fmt.Sprintf("SQLite, %d workers, to one by one", t.Workers), ours.Times(t.Row(durable.OneByOne)), 5, "×")
 		targets = append(targets, grouped, single)
 	}
 	if len(d.Postgres.Rows) > 0 {

@@ -125,6 +125,10 @@ func (k Key) Depth() int {
 	return strings.Count(k.path, sep) + 1
 }
 
+// Size returns how many bytes the segments have together, with one between each
+// two: the length of the text form, unless that has escapes. The root's is 0.
+func (k Key) Size() int { return len(k.path) }
+
 // IsRoot tells whether k is the root.
 func (k Key) IsRoot() bool { return k.path == "" }
 

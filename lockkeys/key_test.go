@@ -47,6 +47,7 @@ func TestKeyParts(t *testing.T) {
 		t.Run(tt.key.String(), func(t *testing.T) {
 			require.Equal(t, len(tt.segments), tt.key.Depth())
 			require.Equal(t, tt.segments, slices.Collect(tt.key.Segments()))
+			require.Equal(t, len(strings.Join(tt.segments, "/")), tt.key.Size())
 			require.False(t, tt.key.IsRoot())
 
 			parent, ok := tt.key.Parent()
@@ -70,6 +71,7 @@ func TestRoot(t *testing.T) {
 	require.Equal(t, zero, Must())
 	require.True(t, zero.IsRoot())
 	require.Zero(t, zero.Depth())
+	require.Zero(t, zero.Size())
 	require.Empty(t, slices.Collect(zero.Segments()))
 	require.Equal(t, zero, zero.Ancestor(0))
 	_, ok := zero.Parent()

@@ -164,8 +164,7 @@ func (e *Event) Validate() error {
 	if !e.isText() {
 		return &EventError{ID: e.Name(), Reason: ErrText}
 	}
-	var text [len(time.RFC3339Nano)]byte
-	if _, err := e.Time.AppendText(text[:0]); err != nil {
+	if !hasText(e.Time) {
 		return &EventError{ID: e.Name(), Reason: ErrTime}
 	}
 	return nil
@@ -175,11 +174,7 @@ func (p Position) check() error {
 	if p.Number == 0 || p.Number > MaxNumber {
 		return ErrNumber
 	}
-	size := -1 // one byte less for separators than there are segments
-	for segment := range p.Stream.Segments() {
-		size += 1 + len(segment)
-	}
-	if size > MaxStream {
+	if p.Stream.Size() > MaxStream {
 		return ErrLongStream
 	}
 	return nil
@@ -195,6 +190,14 @@ func (e *Event) isText() bool {
 }
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// hasText tells whether a time can be written as RFC 3339 has it.
+func hasText(t time.Time) bool {
+	const day = 24 * 60 * 60
+	year := t.Year()
+	_, offset := t.Zone()
+	return 0 <= year && year <= 9999 && -day < offset && offset < day
+}
 
 // repeated returns a position whose stream an earlier one has too.
 func repeated(positions []Position) (Position, bool) {

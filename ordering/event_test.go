@@ -93,6 +93,19 @@ func TestBadEvents(t *testing.T) {
 	}
 }
 
+// A time fits when the standard library can write it.
+func TestTimesThatHaveText(t *testing.T) {
+	const day = 24 * 60 * 60
+	rapid.Check(t, func(t *rapid.T) {
+		zone := time.FixedZone("", rapid.OneOf(rapid.IntRange(-2*day, 2*day), rapid.SampledFrom([]int{-day, 1 - day, day - 1, day})).Draw(t, "zone"))
+		year := rapid.OneOf(rapid.IntRange(-2, 10002), rapid.SampledFrom([]int{-1, 0, 9999, 10000})).Draw(t, "year")
+		at := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(-day, day).Draw(t, "seconds")) * time.Second).In(zone)
+		_, err := at.MarshalText()
+		e := Event{Time: at, Positions: []Position{{Stream: lockkeys.Must("a"), Number: 1}}}
+		require.Equal(t, err == nil, e.Validate() == nil, "%v", at)
+	})
+}
+
 // A good event can be held, in any store.
 func TestAGoodEventIsWrittenAsJSONAndReadBack(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "x", "\xff", "a\x00", "<&>\u2028"}))

@@ -40,7 +40,7 @@ func (j Job) Attempt() int { return j.task.attempts }
 // Record returns the record of the job as processed, for a store to commit
 // with the handler's effect.
 func (j Job) Record() Record {
-	return j.task.record(Processed, time.Now(), "")
+	return j.task.record(Processed, "")
 }
 
 // Committed tells the sequencer that the job's record is durable, so that it

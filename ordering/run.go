@@ -79,7 +79,7 @@ func (s *Sequencer) attempt(ctx context.Context, j Job) error {
 	if t.committed {
 		return nil
 	}
-	return s.commit(ctx, t.record(Processed, time.Now(), ""))
+	return s.commit(ctx, t.record(Processed, ""))
 }
 
 // result notes how an attempt went; an error is one to be tried again.
@@ -170,7 +170,7 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	case t.committed:
 		return s.result(t, err)
 	case t.policy == Skip:
-		switch cause := s.commitSurely(s.accepting, t.record(GivenUp, time.Now(), err.Error())); {
+		switch cause := s.commitSurely(s.accepting, t.record(GivenUp, err.Error())); {
 		case cause == nil:
 			t.outcome = Outcome{DeadLettered, err}
 			s.deadLetter(ctx, t.event, err)

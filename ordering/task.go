@@ -70,11 +70,20 @@ func (t *task) isLost() bool {
 }
 
 // record is the outcome of the task's event, as a store keeps it.
-func (t *task) record(status Status, ended time.Time, errText string) Record {
+func (t *task) record(status Status, errText string) Record {
 	return Record{Event: t.event, Fences: t.fences, Held: t.held, JobState: JobState{
 		Event: t.event.Name(), Positions: t.event.Positions, Status: status,
-		Attempts: t.attempts, Error: errText, Started: t.started, Ended: ended,
+		Attempts: t.attempts, Error: errText, Started: t.started, Ended: t.now(),
 	}}
+}
+
+// now is the time; reading it from the beginning of the first attempt on is
+// less work.
+func (t *task) now() time.Time {
+	if t.started.IsZero() {
+		return time.Now()
+	}
+	return t.started.Add(time.Since(t.started))
 }
 
 // heldEvent is the task's event as a store holds it.

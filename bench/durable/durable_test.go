@@ -11,11 +11,11 @@ import (
 // What is measured must work; how fast it is depends on the machine.
 
 func TestThroughput(t *testing.T) {
-	for name, measure := range map[string]func(ctx context.Context, rounds, n int) (Throughput, error){
+	for name, measure := range map[string]func(ctx context.Context, workers, rounds, n int) (Throughput, error){
 		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, err := measure(t.Context(), 1, 200)
+			result, err := measure(t.Context(), workers, 1, 200)
 			require.NoError(t, err)
 			require.Positive(t, result.Flush)
 			for _, r := range result.Rows {
@@ -53,11 +53,11 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 
 // The same iterations by every contender, for benchstat.
 func BenchmarkThroughput(b *testing.B) {
-	for name, measure := range map[string]func(ctx context.Context, rounds, n int) (Throughput, error){
+	for name, measure := range map[string]func(ctx context.Context, workers, rounds, n int) (Throughput, error){
 		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
 	} {
 		b.Run(name, func(b *testing.B) {
-			result, err := measure(b.Context(), 1, max(b.N, 100))
+			result, err := measure(b.Context(), workers, 1, max(b.N, 100))
 			require.NoError(b, err)
 			b.ReportMetric(0, "ns/op") // of all together, it says nothing
 			for _, r := range result.Rows {

@@ -24,7 +24,7 @@ type interlock struct {
 }
 
 // newInterlock takes the store over and makes the ledger's tables in it.
-func newInterlock(ctx context.Context, d dialect, store *sqlstore.Store) (_ *interlock, err error) {
+func newInterlock(ctx context.Context, d dialect, workers int, store *sqlstore.Store) (_ *interlock, err error) {
 	i := &interlock{store: store, statements: map[string]*sql.Stmt{}, failed: make(chan error, 1)}
 	if err := store.Migrate(ctx, "ledger", tables); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -74,8 +74,9 @@ func (i *interlock) run(ctx context.Context, entries []entry) error {
 
 func (i *interlock) done(e *ordering.Event, o ordering.Outcome) {
 	if o.Result != ordering.Applied {
+		err := fmt.Errorf("%s was not applied: %v", e.Name(), o.Result)
 		select {
-		case i.failed <- fmt.Errorf("%s: %v: %w", e.Name(), o.Result, o.Err):
+		case i.failed <- errors.Join(err, o.Err):
 		default:
 		}
 	}

@@ -12,13 +12,13 @@ import (
 // MeasurePostgres writes the ledger into a PostgreSQL server of its own, with
 // the settings that it comes with: message by message on one connection, and
 // by the sequencer.
-func MeasurePostgres(ctx context.Context, rounds, n int) (t Throughput, err error) {
+func MeasurePostgres(ctx context.Context, workers, rounds, n int) (t Throughput, err error) {
 	dir, remove, err := tempDir()
 	if err != nil {
 		return t, err
 	}
 	defer remove()
-	t = Throughput{Database: "PostgreSQL", Entries: n}
+	t = Throughput{Database: "PostgreSQL", Workers: workers, Entries: n}
 	if t.Flush, err = flushCost(dir); err != nil {
 		return t, err
 	}
@@ -37,7 +37,7 @@ func MeasurePostgres(ctx context.Context, rounds, n int) (t Throughput, err erro
 	if err != nil {
 		return t, err
 	}
-	ours, err := newInterlock(ctx, postgres, store)
+	ours, err := newInterlock(ctx, postgres, workers, store)
 	if err != nil {
 		return t, err
 	}

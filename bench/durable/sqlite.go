@@ -12,13 +12,13 @@ import (
 // MeasureSQLite writes the ledger into SQLite databases with a write-ahead log
 // and synchronous=FULL: message by message, by hand in groups as large as the
 // sequencer's are, and by the sequencer.
-func MeasureSQLite(ctx context.Context, rounds, n int) (t Throughput, err error) {
+func MeasureSQLite(ctx context.Context, workers, rounds, n int) (t Throughput, err error) {
 	dir, remove, err := tempDir()
 	if err != nil {
 		return t, err
 	}
 	defer remove()
-	t = Throughput{Database: "SQLite", Entries: n}
+	t = Throughput{Database: "SQLite", Workers: workers, Entries: n}
 	if t.Flush, err = flushCost(dir); err != nil {
 		return t, err
 	}
@@ -26,7 +26,7 @@ func MeasureSQLite(ctx context.Context, rounds, n int) (t Throughput, err error)
 	if err != nil {
 		return t, err
 	}
-	ours, err := newInterlock(ctx, sqlite, store)
+	ours, err := newInterlock(ctx, sqlite, workers, store)
 	if err != nil {
 		return t, err
 	}

@@ -16,12 +16,13 @@ import (
 const (
 	OneByOne  = "one by one" // a plain loop on one connection, a transaction for each event
 	ByHand    = "grouped"    // the same with as many events in a transaction as the sequencer has
-	Interlock = "interlock"  // the sequencer with eight workers, and its store
+	Interlock = "interlock"  // the sequencer and its store
 )
 
 // Throughput is how fast contenders write the ledger into a database.
 type Throughput struct {
 	Database string
+	Workers  int           // of the sequencer
 	Entries  int           // per round
 	Flush    time.Duration // of one page, to the disk that the database is on
 	Group    float64       // events in one of the sequencer's transactions, in the mean; 0 if unknown
@@ -120,7 +121,7 @@ func (t Throughput) Row(contender string) Row {
 func (t Throughput) Write(w io.Writer) error {
 	one := t.Row(OneByOne)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: to append a page to a file and flush it to the disk takes %v.", t.Database, t.Flush.Round(time.Microsecond))
+	fmt.Fprintf(&b, "%s, %d workers: to append a page to a file and flush it to the disk takes %v.", t.Database, t.Workers, t.Flush.Round(time.Microsecond))
 	if t.Group > 0 {
 		fmt.Fprintf(&b, " The sequencer's transactions\nhad %.1f events in the mean.", t.Group)
 	}

@@ -229,14 +229,14 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 		return err
 	}
 	defer s.passTurn()
-	absent, err := s.absent(st, span{r.From, r.To})
+	absent, err := s.absent(st, Span{r.From, r.To})
 	if err != nil {
 		return err
 	}
 	var a after
 	defer s.do(&a)
 	for _, part := range absent {
-		r := Range{st.key, part.from, part.to}
+		r := Range{st.key, part.From, part.To}
 		err := s.skipSurely(Skipped{Stream: r.Stream, From: r.From, To: r.To, Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
 		if err != nil {
 			s.mu.Lock()
@@ -272,33 +272,33 @@ func (s *Sequencer) skipSurely(k Skipped) (err error) {
 
 // absent returns the parts of a range that are neither done, nor in memory, nor
 // held. The caller has the turn, so nothing comes meanwhile.
-func (s *Sequencer) absent(st *stream, r span) ([]span, error) {
+func (s *Sequencer) absent(st *stream, r Span) ([]Span, error) {
 	s.mu.Lock()
-	var here spans // what is not absent
-	if r.from < st.next {
-		here = here.add(span{r.from, st.next - 1})
+	var here Spans // what is not absent
+	if r.From < st.next {
+		here = here.Add(Span{r.From, st.next - 1})
 	}
 	for _, done := range st.ahead {
-		here = here.add(done)
+		here = here.Add(done)
 	}
 	for n := range st.early {
-		here = here.add(span{n, n})
+		here = here.Add(Span{n, n})
 	}
 	for n := range st.holding {
-		here = here.add(span{n, n})
+		here = here.Add(Span{n, n})
 	}
 	s.mu.Unlock()
-	for at := max(r.from, 1); st.isHeld(r.to); {
+	for at := max(r.From, 1); st.isHeld(r.To); {
 		page, err := s.cfg.Store.Held(s.background, st.key, at, feedPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, h := range page {
 			n, _ := h.On(st.key)
-			here = here.add(span{n, n})
+			here = here.Add(Span{n, n})
 			at = n + 1
 		}
-		if len(page) < feedPage || at > r.to {
+		if len(page) < feedPage || at > r.To {
 			break
 		}
 	}

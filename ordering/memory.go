@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,20 +49,20 @@ func NewMemory() *Memory {
 type memoryStream struct {
 	fence   int64
 	last    uint64
-	done    spans
+	done    Spans
 	ended   uint64
 	parking *memoryParking // that closes it, or nil
 }
 
-func (st *memoryStream) isDone(n uint64) bool { return n <= st.last || st.done.contains(n) }
+func (st *memoryStream) isDone(n uint64) bool { return n <= st.last || st.done.Contains(n) }
 
 func (st *memoryStream) setDone(from, to uint64) {
 	if from > st.last+1 {
-		st.done = st.done.add(span{from, to})
+		st.done = st.done.Add(Span{from, to})
 		return
 	}
 	var next uint64
-	next, st.done = st.done.absorb(max(st.last, to) + 1)
+	next, st.done = st.done.Absorb(max(st.last, to) + 1)
 	st.last = next - 1
 }
 
@@ -106,12 +107,7 @@ func (m *Memory) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamS
 	for i, key := range streams {
 		st := m.streamLocked(key)
 		st.fence++
-		state := StreamState{Last: st.last, Fence: st.fence, Ended: st.ended, HeldAt: m.firstHeldLocked(key)}
-		for _, s := range st.done {
-			for n := s.from; n <= s.to; n++ {
-				state.Done = append(state.Done, n)
-			}
-		}
+		state := StreamState{Last: st.last, Done: slices.Clone(st.done), Fence: st.fence, Ended: st.ended, HeldAt: m.firstHeldLocked(key)}
 		if p := st.parking; p != nil {
 			state.Parked = p.ID
 			if at := p.streams[key]; state.HeldAt == 0 || at < state.HeldAt {

@@ -449,7 +449,7 @@ func TestEventsOfOneStreamRunSideBySideIfTheirKeysLetThem(t *testing.T) {
 		state, err := r.store.Acquire(t.Context(), []lockkeys.Key{key("a")})
 		require.NoError(t, err)
 		assert.Equal(t, uint64(0), state[0].Last)
-		assert.Equal(t, []uint64{2, 3}, state[0].Done)
+		assert.Equal(t, Spans{{2, 3}}, state[0].Done)
 		open()
 		synctest.Wait()
 	})

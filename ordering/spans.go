@@ -2,28 +2,21 @@ package ordering
 
 import "slices"
 
-// span is a range of numbers, both ends included.
-type span struct{ from, to uint64 }
+// Span is a range of numbers, both ends included.
+type Span struct{ From, To uint64 }
 
-// spans is a set of numbers.
+// Spans is a set of numbers. The zero Spans is empty.
 //
 // Invariant: the spans rise, and neither overlap nor touch.
-type spans []span
+type Spans []Span
 
-// spansOf returns the set of numbers that rise.
-func spansOf(numbers []uint64) (set spans) {
-	for _, n := range numbers {
-		set = set.add(span{n, n})
-	}
-	return set
-}
-
-func (s spans) contains(n uint64) bool {
-	_, found := slices.BinarySearchFunc(s, n, func(r span, n uint64) int {
+// Contains tells whether a number is in the set.
+func (s Spans) Contains(n uint64) bool {
+	_, found := slices.BinarySearchFunc(s, n, func(r Span, n uint64) int {
 		switch {
-		case r.to < n:
+		case r.To < n:
 			return -1
-		case r.from > n:
+		case r.From > n:
 			return 1
 		}
 		return 0
@@ -31,46 +24,47 @@ func (s spans) contains(n uint64) bool {
 	return found
 }
 
-func (s spans) add(r span) spans {
-	first, _ := slices.BinarySearchFunc(s, r.from, func(have span, from uint64) int {
-		if have.to+1 < from {
+// Add returns the set with the numbers of r. It may change s.
+func (s Spans) Add(r Span) Spans {
+	first, _ := slices.BinarySearchFunc(s, r.From, func(have Span, from uint64) int {
+		if have.To+1 < from {
 			return -1
 		}
 		return 1
 	})
 	last := first
-	for last < len(s) && s[last].from <= r.to+1 {
-		r.from, r.to = min(r.from, s[last].from), max(r.to, s[last].to)
+	for last < len(s) && s[last].From <= r.To+1 {
+		r.From, r.To = min(r.From, s[last].From), max(r.To, s[last].To)
 		last++
 	}
 	return slices.Replace(s, first, last, r)
 }
 
-// absorb returns the first number from n on that is not in the set, and the
+// Absorb returns the first number from n on that is not in the set, and the
 // set without the numbers before it.
-func (s spans) absorb(n uint64) (uint64, spans) {
-	for len(s) > 0 && s[0].from <= n {
-		n = max(n, s[0].to+1)
+func (s Spans) Absorb(n uint64) (uint64, Spans) {
+	for len(s) > 0 && s[0].From <= n {
+		n = max(n, s[0].To+1)
 		s = s[1:]
 	}
 	return n, s
 }
 
 // without returns the parts of r that are not in the set.
-func (s spans) without(r span) (parts []span) {
+func (s Spans) without(r Span) (parts []Span) {
 	for _, have := range s {
 		switch {
-		case have.to < r.from:
+		case have.To < r.From:
 			continue
-		case have.from > r.to:
+		case have.From > r.To:
 			return append(parts, r)
-		case have.from > r.from:
-			parts = append(parts, span{r.from, have.from - 1})
+		case have.From > r.From:
+			parts = append(parts, Span{r.From, have.From - 1})
 		}
-		if have.to >= r.to {
+		if have.To >= r.To {
 			return parts
 		}
-		r.from = have.to + 1
+		r.From = have.To + 1
 	}
 	return append(parts, r)
 }

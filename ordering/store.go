@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -100,12 +101,12 @@ type Store interface {
 
 // StreamState is what a store knows of a stream.
 type StreamState struct {
-	Last   uint64   // every number up to it is done
-	Done   []uint64 // numbers above Last+1 that are done, rising
-	Fence  int64    // the caller's fencing token
-	Ended  uint64   // the stream's last number, once the event with End is done; else 0
-	HeldAt uint64   // events with this number or a larger one are to be held; 0 for none
-	Parked string   // the ID of the parking that closes the stream; "" if none does
+	Last   uint64 // every number up to it is done
+	Done   Spans  // what is done above Last+1
+	Fence  int64  // the caller's fencing token
+	Ended  uint64 // the stream's last number, once the event with End is done; else 0
+	HeldAt uint64 // events with this number or a larger one are to be held; 0 for none
+	Parked string // the ID of the parking that closes the stream; "" if none does
 
 	// HeldAt is the number at which the parking closes the stream or that of
 	// the first event held of it, whichever is smaller: what was held before
@@ -127,6 +128,22 @@ type Skipped struct {
 	Fence    int64
 	Reason   string
 	Time     time.Time
+}
+
+// JobState returns the job state of the range. Its name is that of the stream
+// and the range, "client/42=7-9" for example, which no event has by default;
+// its positions are the first and the last number.
+func (s Skipped) JobState() JobState {
+	first := Position{Stream: s.Stream, Number: s.From}
+	last := Position{Stream: s.Stream, Number: s.To}
+	return JobState{
+		Event:     shortName(first.String() + "-" + strconv.FormatUint(s.To, 10)),
+		Positions: []Position{first, last},
+		Status:    NeverCame,
+		Error:     s.Reason,
+		Started:   s.Time,
+		Ended:     s.Time,
+	}
 }
 
 // JobState says what became of an event. There is one for each event that was

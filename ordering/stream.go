@@ -25,7 +25,7 @@ type stream struct {
 	fence  int64
 	next   uint64
 	window window
-	ahead  spans
+	ahead  Spans
 	early  map[uint64]*task
 	order  numbers // those of early, and some that are not there any more
 	ended  uint64  // the last number there is, once known; else 0
@@ -53,7 +53,7 @@ const notHeld = math.MaxUint64
 
 func newStream(key lockkeys.Key, state StreamState) *stream {
 	st := &stream{key: key, fence: state.Fence, ended: state.Ended}
-	st.next, st.ahead = spansOf(state.Done).absorb(state.Last + 1)
+	st.next, st.ahead = slices.Clone(state.Done).Absorb(state.Last + 1)
 	st.heldFrom.Store(notHeld)
 	if state.HeldAt > 0 {
 		st.heldFrom.Store(state.HeldAt)
@@ -65,7 +65,7 @@ func newStream(key lockkeys.Key, state StreamState) *stream {
 // it was submitted and has not ended.
 func (st *stream) isDone(n uint64) (done bool, running *task) {
 	if n >= st.next {
-		return st.ahead.contains(n), nil
+		return st.ahead.Contains(n), nil
 	}
 	running = st.window.find(n)
 	return running == nil, running
@@ -99,14 +99,14 @@ func (st *stream) feeds() bool {
 // advance takes the event with the next number into the window.
 func (st *stream) advance(t *task) {
 	st.window.push(st.next, t)
-	st.next, st.ahead = st.ahead.absorb(st.next + 1)
+	st.next, st.ahead = st.ahead.Absorb(st.next + 1)
 }
 
 // retreat undoes the last advance, which was for number n.
 func (st *stream) retreat(n uint64) {
 	st.window.pop()
 	if st.next > n+1 {
-		st.ahead = st.ahead.add(span{n + 1, st.next - 1})
+		st.ahead = st.ahead.Add(Span{n + 1, st.next - 1})
 	}
 	st.next = n
 }
@@ -124,14 +124,14 @@ func (st *stream) end(n uint64, done bool) {
 		from := first
 		for _, e := range st.window.entries[st.window.head:] {
 			if e.task == undone && e.number > from {
-				st.ahead = st.ahead.add(span{from, e.number - 1})
+				st.ahead = st.ahead.Add(Span{from, e.number - 1})
 			}
 			if e.task == undone {
 				from = e.number + 1
 			}
 		}
 		if from < st.next {
-			st.ahead = st.ahead.add(span{from, st.next - 1})
+			st.ahead = st.ahead.Add(Span{from, st.next - 1})
 		}
 		st.next = first
 		st.window = window{}
@@ -142,7 +142,7 @@ func (st *stream) end(n uint64, done bool) {
 func (st *stream) setDone(from, to uint64) {
 	st.window.setDone(from, to)
 	if from = max(from, st.next); from <= to {
-		st.next, st.ahead = st.ahead.add(span{from, to}).absorb(st.next)
+		st.next, st.ahead = st.ahead.Add(Span{from, to}).Absorb(st.next)
 	}
 }
 

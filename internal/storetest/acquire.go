@@ -47,7 +47,7 @@ var acquireTests = []test{
 	{promise: "an end that is done before what comes before it", run: func(f *fixture) {
 		f.acquire("a")
 		f.commit("a=3;end")
-		require.Equal(f, []state{{Done: []uint64{3}, Ended: 3}}, f.states("a"))
+		require.Equal(f, []state{{Done: spans(3), Ended: 3}}, f.states("a"))
 		f.commit("a=1", "a=2")
 		require.Equal(f, []state{{Last: 3, Ended: 3}}, f.states("a"))
 	}},

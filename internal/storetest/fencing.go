@@ -11,7 +11,7 @@ var fencingTests = []test{
 		f.acquire("a")
 		f.commit("a=1", "a=3")
 		next := f.another()
-		require.Equal(f, []state{{Last: 1, Done: []uint64{3}}}, next.states("a"))
+		require.Equal(f, []state{{Last: 1, Done: spans(3)}}, next.states("a"))
 
 		require.ErrorIs(f, f.try(event("late", "a=2")), ordering.ErrFenced)
 		require.ErrorIs(f, f.trySkip("a", 2, 2), ordering.ErrFenced)

@@ -86,6 +86,14 @@ func plain(states []ordering.StreamState) []ordering.StreamState {
 	return states
 }
 
+// spans is the set of numbers.
+func spans(numbers ...uint64) (set ordering.Spans) {
+	for _, n := range numbers {
+		set = set.Add(ordering.Span{From: n, To: n})
+	}
+	return set
+}
+
 // record is the record of an event that was processed.
 func (h *holder) record(e *ordering.Event) ordering.Record {
 	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,

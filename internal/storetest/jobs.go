@@ -65,7 +65,7 @@ var jobTests = []test{
 		f.noJob("a=2")
 		require.Equal(f, "a=4", f.job("a=4").Event)
 		require.EqualValues(f, 1, f.prune(at.Add(time.Hour)))
-		require.Equal(f, []state{{Last: 2, Done: []uint64{4}}}, f.states("a"))
+		require.Equal(f, []state{{Last: 2, Done: spans(4)}}, f.states("a"))
 		require.ErrorIs(f, f.try(event("", "a=1")), ordering.ErrDuplicate)
 		require.ErrorIs(f, f.try(event("", "a=4")), ordering.ErrDuplicate)
 	}},

@@ -60,7 +60,7 @@ var lifeTests = []test{
 		f.commit("a=1, b=1", "a=4", "b=2;end")
 		f.skip("c", 1, 5)
 		f.reopen()
-		require.Equal(f, []state{{Last: 1, Done: []uint64{4}}, {Last: 2, Ended: 2}, {Last: 5}, {}}, f.states("a", "b", "c", "d"))
+		require.Equal(f, []state{{Last: 1, Done: spans(4)}, {Last: 2, Ended: 2}, {Last: 5}, {}}, f.states("a", "b", "c", "d"))
 		require.ErrorIs(f, f.try(event("", "a=1")), ordering.ErrDuplicate)
 		f.commit("a=2", "a=3")
 		f.reopen()

@@ -32,7 +32,7 @@ func (m *model) state(key lockkeys.Key) (s state) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(m.done[key])) {
 		if n > s.Last {
-			s.Done = append(s.Done, n)
+			s.Done = s.Done.Add(ordering.Span{From: n, To: n})
 		}
 	}
 	s.Ended = m.ended[key]

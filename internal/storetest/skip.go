@@ -28,14 +28,14 @@ var skipTests = []test{
 		f.acquire("a")
 		f.commit("a=1", "a=3", "a=5", "a=7", "a=9")
 		f.skip("a", 1, 6)
-		require.Equal(f, []state{{Last: 7, Done: []uint64{9}}}, f.states("a"))
+		require.Equal(f, []state{{Last: 7, Done: spans(9)}}, f.states("a"))
 		require.Equal(f, ordering.Processed, f.job("a=3").Status, "stays")
 	}},
 	{promise: "numbers above a gap", run: func(f *fixture) {
 		f.acquire("a")
 		f.commit("a=1", "a=5")
 		f.skip("a", 4, 7)
-		require.Equal(f, []state{{Last: 1, Done: []uint64{4, 5, 6, 7}}}, f.states("a"))
+		require.Equal(f, []state{{Last: 1, Done: spans(4, 5, 6, 7)}}, f.states("a"))
 		f.skip("a", 2, 2)
 		f.commit("a=3")
 		require.Equal(f, []state{{Last: 7}}, f.states("a"))
@@ -47,7 +47,7 @@ var skipTests = []test{
 		f.skip("a", 2, 2)
 		f.commit("a=5")
 		f.skip("a", 5, 5)
-		require.Equal(f, []state{{Last: 3, Done: []uint64{5}}}, f.states("a"))
+		require.Equal(f, []state{{Last: 3, Done: spans(5)}}, f.states("a"))
 	}},
 	{promise: "very many of the next numbers", run: func(f *fixture) {
 		f.acquire("a")
@@ -55,6 +55,14 @@ var skipTests = []test{
 		f.skip("a", 2, 1e15)
 		require.Equal(f, []state{{Last: 1e15}}, f.states("a"))
 		require.ErrorIs(f, f.try(event("", "a=77")), ordering.ErrDuplicate)
+	}},
+	{promise: "very many numbers above a gap", run: func(f *fixture) {
+		f.acquire("a")
+		f.skip("a", 3, 1e15)
+		require.Equal(f, []state{{Done: ordering.Spans{{From: 3, To: 1e15}}}}, f.states("a"))
+		f.commit("a=2")
+		f.commit("a=1")
+		require.Equal(f, []state{{Last: 1e15}}, f.states("a"))
 	}},
 	{promise: "the range has a job state", run: func(f *fixture) {
 		f.acquire("a")

@@ -35,7 +35,7 @@ var textTests = []test{
 			first, end := uint64(i+1), i%2 == 0
 			r := f.record(&ordering.Event{Positions: []ordering.Position{{Stream: key, Number: first, End: end}}})
 			f.ok(f.store.Commit(f.ctx, r))
-			want[i] = state{Done: []uint64{first}}
+			want[i] = state{Done: spans(first)}
 			if i == 0 {
 				want[i] = state{Last: 1}
 			}

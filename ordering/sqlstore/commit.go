@@ -153,7 +153,7 @@ func (s *Store) commitOutOfOrder(ctx context.Context, tx *sql.Tx, c *commit) err
 	if err != nil {
 		return err
 	}
-	done := make([]spans, len(rows))
+	done := make([]ordering.Spans, len(rows))
 	for i, r := range rows {
 		if !s.backend.fences(r, c.fences[i]) {
 			return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, r.stream, c.fences[i])
@@ -163,13 +163,13 @@ func (s *Store) commitOutOfOrder(ctx context.Context, tx *sql.Tx, c *commit) err
 				return err
 			}
 		}
-		if n := uint64(c.numbers[i]); n <= r.last || done[i].contains(n) {
+		if n := uint64(c.numbers[i]); n <= r.last || done[i].Contains(n) {
 			return fmt.Errorf("%w: %s, number %d", ordering.ErrDuplicate, r.stream, n)
 		}
 	}
 	for i, r := range rows {
 		n := uint64(c.numbers[i])
-		if err := writeDone(ctx, tx, r, done[i], span{n, n}); err != nil {
+		if err := writeDone(ctx, tx, r, done[i], ordering.Span{From: n, To: n}); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 		if err != nil {
 			return err
 		}
-		if err := writeDone(ctx, tx, r, done, span{k.From, k.To}); err != nil {
+		if err := writeDone(ctx, tx, r, done, ordering.Span{From: k.From, To: k.To}); err != nil {
 			return err
 		}
 		return s.putJob(ctx, tx, k.JobState())

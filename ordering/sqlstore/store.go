@@ -194,8 +194,8 @@ func (s *Store) state(ctx context.Context, r row) (ordering.StreamState, error) 
 	if r.spans == 0 {
 		return state, nil
 	}
-	done, err := loadSpans(ctx, s.db, r.stream)
-	state.Done = done.numbers()
+	var err error
+	state.Done, err = loadSpans(ctx, s.db, r.stream)
 	return state, err
 }
 

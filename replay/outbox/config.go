@@ -40,6 +40,13 @@ type RelayConfig struct {
 	InitialBackoff time.Duration
 	// MaxBackoff is the longest wait. Default: 30 s.
 	MaxBackoff time.Duration
+	// MaxAttempts is how often an event may fail before it is parked, with all
+	// its streams, until an operator decides; see [Outbox.Parked]. Failures of
+	// a receiver that is away count as well, so choose so many that they
+	// outlast an outage, or leave it at 0 and have the publisher mark what it
+	// will never send by [dispatcher.Permanent]. A relay that starts anew
+	// counts anew. Default: 0, for no bound.
+	MaxAttempts int
 	// MaxFailing is the most events that wait for another attempt while
 	// events of other streams are sent. Each is kept in memory. With so many,
 	// nothing new is sent until one of them succeeds: the way to the receiver
@@ -52,7 +59,7 @@ type RelayConfig struct {
 	// Grace is how long Run goes on waiting, after its context has ended, for
 	// the confirmations of what is being published. Default: 5 s.
 	Grace time.Duration
-	// Logger gets failed attempts and trouble with the database.
+	// Logger gets failed attempts, parked events and trouble with the database.
 	// Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -81,6 +88,7 @@ func (c RelayConfig) validate() error {
 	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
 	p.add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
 	p.add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)
+	p.add(c.MaxAttempts < 0, "MaxAttempts is %d: it must be positive, or 0 for no bound", c.MaxAttempts)
 	p.add(c.MaxFailing < 1, "MaxFailing is %d: it must be at least 1", c.MaxFailing)
 	p.add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)
 	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -28,7 +29,8 @@ import (
 // folder that it names.
 const childEnv = "OUTBOX_TEST_CHILD"
 
-// child relays until it is killed: each event is a line of a file.
+// child relays until it is killed: each event is a line of a file, but for huge
+// ones, which are refused.
 func child(dir string) {
 	fail := func(err error) {
 		if err != nil {
@@ -48,6 +50,9 @@ func child(dir string) {
 	box, err := outbox.New(context.Background(), db, p.dialect, outbox.Config{})
 	fail(err)
 	relay, err := outbox.NewRelay(box, outbox.PublisherFunc(func(_ context.Context, e *ordering.Event) error {
+		if e.Type == huge {
+			return dispatcher.Permanent(errHuge)
+		}
 		_, err := file.WriteString(e.ID + " " + ordering.FormatSequenceID(e.Positions) + "\n")
 		return err
 	}), outbox.RelayConfig{Window: 4, Poll: time.Millisecond})
@@ -55,60 +60,124 @@ func child(dir string) {
 	fail(relay.Run(context.Background()))
 }
 
+// startChild starts a relay in a process of its own.
+func startChild(t *testing.T, dir string) *exec.Cmd {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), childEnv+"="+dir)
+	c.Stderr = os.Stderr
+	_, err := c.StdinPipe() // it ends with this process at the latest
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	return c
+}
+
+func kill(t *testing.T, c *exec.Cmd) {
+	require.NoError(t, c.Process.Kill())
+	_ = c.Wait()
+}
+
+// received is what children have received, line by line.
+func received(dir string) [][]byte {
+	text, _ := os.ReadFile(filepath.Join(dir, "received"))
+	return slices.Collect(bytes.Lines(text))
+}
+
+// checkReceived checks that the first deliveries of a stream were in order and
+// left out nothing but what was given up. It returns the events by ID.
+func checkReceived(t *testing.T, dir string, skipped map[string][]uint64) map[string]string {
+	last, got := map[string]uint64{}, map[string]string{}
+	for _, line := range received(dir) {
+		id, positions, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		got[id] = positions
+		list, err := ordering.ParseSequenceID(positions, keys("x")[0])
+		require.NoError(t, err)
+		for _, p := range list {
+			stream := p.Stream.String()
+			for n := last[stream] + 1; n < p.Number; n++ {
+				require.Contains(t, skipped[stream], n, "%s: a first delivery out of order", p)
+			}
+			last[stream] = max(last[stream], p.Number)
+		}
+	}
+	return got
+}
+
 // A relay is killed with kill -9, again and again, while events are enqueued.
 // Every event arrives, and for the first time in order.
 func TestRelayIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	box, db := sqliteAt(filepath.Join(dir, "outbox.db")).box(t, outbox.Config{})
-	start := func() *exec.Cmd {
-		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), childEnv+"="+dir)
-		c.Stderr = os.Stderr
-		_, err := c.StdinPipe() // it ends with this process at the latest
-		require.NoError(t, err)
-		require.NoError(t, c.Start())
-		t.Cleanup(func() { _ = c.Process.Kill() })
-		return c
-	}
-	received := func() int {
-		text, _ := os.ReadFile(filepath.Join(dir, "received"))
-		return bytes.Count(text, []byte("\n"))
-	}
 	sent := map[string]string{}
 	enqueue := func() {
 		e := put(t, box, db, streamSets[rand.IntN(len(streamSets))]...)
 		sent[e.ID] = ordering.FormatSequenceID(e.Positions)
 	}
 	for range 8 {
-		before := received()
-		c := start()
+		before := len(received(dir))
+		c := startChild(t, dir)
 		until := before + 1 + rand.IntN(20) // the instant of the kill
 		for range 30 {
 			enqueue()
 		}
-		require.Eventually(t, func() bool { return received() >= until }, 20*time.Second, 100*time.Microsecond)
-		require.NoError(t, c.Process.Kill())
-		_ = c.Wait()
+		require.Eventually(t, func() bool { return len(received(dir)) >= until }, 20*time.Second, 100*time.Microsecond)
+		kill(t, c)
 	}
-	c := start()
+	c := startChild(t, dir)
 	allSent(t, box)
-	require.NoError(t, c.Process.Kill())
-	_ = c.Wait()
+	kill(t, c)
+	assert.Equal(t, sent, checkReceived(t, dir, nil))
+}
 
-	last, got := map[string]uint64{}, map[string]string{}
-	text, err := os.ReadFile(filepath.Join(dir, "received"))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		id, positions, _ := strings.Cut(strings.TrimSpace(line), " ")
-		got[id] = positions
-		list, err := ordering.ParseSequenceID(positions, keys("x")[0])
+// A relay that parks events is killed, again and again; the operator resumes
+// and skips them from this process, whether a relay is there or not. The other
+// events arrive, and for the first time in order.
+func TestRelayThatParksIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	box, db := sqliteAt(filepath.Join(dir, "outbox.db")).box(t, outbox.Config{})
+	sent, skipped := map[string]string{}, map[string][]uint64{}
+	operate := func() {
+		list, err := box.Parked(t.Context())
 		require.NoError(t, err)
-		for _, p := range list {
-			require.LessOrEqual(t, p.Number, last[p.Stream.String()]+1, "%s: a first delivery out of order", p)
-			last[p.Stream.String()] = max(last[p.Stream.String()], p.Number)
+		for _, e := range list {
+			if rand.IntN(3) == 0 {
+				require.NoError(t, box.Resume(t.Context(), e.Event))
+				continue
+			}
+			require.NoError(t, box.Skip(t.Context(), e.Event))
+			for _, p := range e.Positions {
+				skipped[p.Stream.String()] = append(skipped[p.Stream.String()], p.Number)
+			}
 		}
 	}
-	assert.Equal(t, sent, got)
+	for round := range 8 {
+		before := len(received(dir))
+		c := startChild(t, dir)
+		for i := range 30 {
+			streams := streamSets[rand.IntN(len(streamSets))]
+			if i%10 == 5 {
+				putHuge(t, box, db, fmt.Sprintf("huge-%d-%d", round, i), streams...)
+				continue
+			}
+			e := put(t, box, db, streams...)
+			sent[e.ID] = ordering.FormatSequenceID(e.Positions)
+		}
+		until := before + rand.IntN(20) // the instant of the kill
+		require.Eventually(t, func() bool { operate(); return len(received(dir)) >= until }, 20*time.Second, time.Millisecond)
+		kill(t, c)
+		operate()
+	}
+	c := startChild(t, dir)
+	require.Eventually(t, func() bool {
+		operate()
+		s, err := box.Stats(t.Context())
+		return err == nil && s.Unsent == 0
+	}, 20*time.Second, time.Millisecond)
+	kill(t, c)
+	assert.Equal(t, sent, checkReceived(t, dir, skipped))
+	huge := 0
+	require.NoError(t, db.QueryRow(`SELECT count(DISTINCT event) FROM outbox_skipped`).Scan(&huge))
+	assert.Equal(t, 24, huge)
 }
 
 // The server is killed while producers and a relay work; they go on when it is

@@ -28,9 +28,31 @@
 //     an [ordering.Sequencer] does. First deliveries are in order, whatever
 //     crashes, and even if two relays run at once.
 //   - Independent: a stream whose events cannot be sent waits for its next
-//     attempt while all others go on.
+//     attempt, or for an operator, while all others go on.
 //   - Kept: a sent event is kept for [Config.Retention], and can be asked for
 //     again with [Outbox.Fetch]. The last number of a stream is kept for ever.
+//
+// # Events that cannot be sent
+//
+// By default an event that fails is tried again for ever. It is parked instead
+// when its publisher returns an error marked by [dispatcher.Permanent], an
+// event larger than the broker takes for example; when it has failed
+// [RelayConfig.MaxAttempts] times; or when its row cannot be read. All streams
+// of a parked event stay closed behind it, whatever comes, so that their order
+// is kept. The relay logs it as an error and counts it in [RelayStats];
+// [Outbox.Stats] counts what is parked now.
+//
+// [Outbox.Parked] lists such events. [Outbox.Resume] lets one be tried again,
+// and [Outbox.Skip] gives one up: its numbers count as never having existed
+// from then on, for receivers too, and what is behind it goes on in order. All
+// this is in the database: it outlives the relay, and an operator's program
+// needs nothing but an [Outbox] on the same database.
+//
+//	list, err := box.Parked(ctx)
+//	for _, e := range list {
+//		fmt.Println(e.Event, e.Positions, e.Attempts, e.Since, e.Error)
+//	}
+//	err = box.Skip(ctx, list[0].Event)
 //
 // # What it costs
 //
@@ -39,6 +61,9 @@
 // soon. On SQLite, where all writers wait for each other anyway, that changes
 // nothing. On PostgreSQL, thousands of events on one stream in one transaction
 // get slow, since the row of the stream has a version for each.
+//
+// A relay that looks for work passes by every stream that is parked, so with
+// ten thousands of them it is slower.
 //
 // Enqueue takes the streams of an event in a fixed order, so two of them cannot
 // deadlock. A transaction that enqueues several events takes the streams of one

@@ -30,5 +30,9 @@ var (
 	ErrDuplicateID = errors.New("outbox: an event with this ID is there already")
 )
 
+// ErrNotParked is wrapped by the errors of Resume and Skip for an event that is
+// not parked, or not any more.
+var ErrNotParked = errors.New("outbox: no parked event with this ID: see Parked")
+
 // ErrRange is wrapped by the error of Fetch for a range that is none.
 var ErrRange = errors.New("outbox: not a range of numbers")

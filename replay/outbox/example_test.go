@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	_ "modernc.org/sqlite"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -133,4 +135,80 @@ func ExampleOutbox_Fetch() {
 	// order/42=2 paid
 	// order/42=3;end shipped
 	// never existed: [order/42: 4 to 5] <nil>
+}
+
+// The broker refuses an event for good. Its stream waits until an operator, in
+// this process or another one, gives the event up.
+func ExampleOutbox_Skip() {
+	ctx, cancel := context.WithCancel(context.Background())
+	dir, err := os.MkdirTemp("", "outbox")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	box, err := outbox.New(ctx, db, outbox.SQLite, outbox.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stream := lockkeys.Must("order", "42")
+	for _, step := range []string{"placed", "scanned", "shipped"} {
+		event := &ordering.Event{ID: step, Payload: make([]byte, 500)}
+		if step == "scanned" {
+			event.Payload = make([]byte, 5000)
+		}
+		if _, err := box.Enqueue(ctx, tx, event, stream); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+
+	arrived := make(chan *ordering.Event)
+	publisher := outbox.PublisherFunc(func(ctx context.Context, e *ordering.Event) error {
+		if n := len(e.Payload); n > 1000 {
+			return dispatcher.Permanent(fmt.Errorf("%d bytes are more than the broker takes", n))
+		}
+		arrived <- e
+		return nil
+	})
+	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- relay.Run(ctx) }()
+
+	fmt.Println("sent:", (<-arrived).ID)
+	list := []outbox.Parked{}
+	for len(list) == 0 { // an operator would look now and then
+		if list, err = box.Parked(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Printf("parked: %s, %v: %s\n", list[0].Event, list[0].Positions, list[0].Error)
+	if err := box.Skip(ctx, list[0].Event); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("sent:", (<-arrived).ID)
+	answer, err := box.Fetch(ctx, stream, 2, 2)
+	fmt.Println("never existed:", answer.NoSuch, err)
+	cancel()
+	fmt.Println(<-ended)
+	// Output:
+	// sent: placed
+	// parked: scanned, [order/42=2]: 5000 bytes are more than the broker takes
+	// sent: shipped
+	// never existed: [order/42: 2] <nil>
+	// <nil>
 }

@@ -114,6 +114,72 @@ func TestRetention(t *testing.T) {
 	})
 }
 
+// What was skipped never existed, even after its retention. What is parked can
+// be asked for, and what cannot be read hides nothing else.
+func TestFetchParkedAndSkipped(t *testing.T) {
+	a := lockkeys.MustParse("a")
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{Retention: time.Hour})
+		fetch := func(from, to uint64) (events, never []uint64, err error) {
+			answer, err := box.Fetch(t.Context(), a, from, to)
+			for _, e := range answer.Events {
+				n, _ := e.On(a)
+				events = append(events, n)
+			}
+			for _, r := range answer.NoSuch {
+				require.Equal(t, r.From, r.To)
+				never = append(never, r.From)
+			}
+			return events, never, err
+		}
+		check := func(from, to uint64, wantEvents, wantNever []uint64) {
+			t.Helper()
+			events, never, err := fetch(from, to)
+			require.NoError(t, err)
+			assert.Equal(t, wantEvents, events)
+			assert.Equal(t, wantNever, never)
+		}
+		put(t, box, db, "a")
+		putHuge(t, box, db, "second", "a", "b")
+		putHuge(t, box, db, "third", "a")
+		fourth := put(t, box, db, "a")
+		put(t, box, db, "a")
+		_, stop := start(t, box, choosy(), outbox.RelayConfig{})
+		parked(t, box, 1)
+		check(1, 9, upTo(5), nil)
+
+		require.NoError(t, box.Skip(t.Context(), "second"))
+		require.Eventually(t, func() bool { return parked(t, box, 1)[0].Event == "third" }, 20*time.Second, time.Millisecond)
+		check(1, 9, []uint64{1, 3, 4, 5}, []uint64{2})
+		check(2, 2, nil, []uint64{2})
+		answer, err := box.Fetch(t.Context(), lockkeys.MustParse("b"), 1, 1)
+		require.NoError(t, err)
+		assert.Equal(t, replay.Answer{NoSuch: []ordering.Range{{Stream: lockkeys.MustParse("b"), From: 1, To: 1}}}, answer, "on all its streams")
+
+		_, err = db.Exec(`UPDATE outbox_events SET body = '' WHERE name IN ('second', 'third', $1)`, fourth.ID)
+		require.NoError(t, err)
+		check(1, 9, []uint64{1, 5}, []uint64{2})
+		check(2, 4, nil, []uint64{2})
+		_, _, err = fetch(3, 4)
+		require.ErrorContains(t, err, "outbox: fetch a: 3 to 4: outbox: the event in row")
+		assert.True(t, replay.IsPermanent(err), "the other streams of this source are asked for all the same")
+
+		require.NoError(t, box.Skip(t.Context(), "third"))
+		require.NoError(t, box.Skip(t.Context(), parked(t, box, 1)[0].Event))
+		allSent(t, box)
+		stop()
+		check(1, 9, []uint64{1, 5}, []uint64{2, 3, 4})
+		_, err = db.Exec(`UPDATE outbox_events SET sent = sent - 7200000000`)
+		require.NoError(t, err)
+		n, err := box.Prune(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, int64(5), n)
+		check(1, 9, nil, []uint64{2, 3, 4})
+		_, _, err = fetch(5, 5)
+		assert.ErrorIs(t, err, replay.ErrNotRetained)
+	})
+}
+
 // An active relay deletes what is not retained, and an event that fails is
 // tried again after the time it should wait.
 func TestRelayInTime(t *testing.T) {

@@ -108,7 +108,7 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 }
 
 // load makes runs of chosen heads and what follows them, and starts those whose
-// streams are all free.
+// streams are all free. Heads that cannot be read are parked.
 func (l *leader) load(stopped, work context.Context, chosen []head) error {
 	if len(chosen) == 0 {
 		return nil
@@ -116,6 +116,9 @@ func (l *leader) load(stopped, work context.Context, chosen []head) error {
 	runs, err := l.runs(work, chosen)
 	if err != nil {
 		return fmt.Errorf("outbox: load events to send: %w", err)
+	}
+	if err := l.park(work); err != nil {
+		return err
 	}
 	for _, r := range runs {
 		if l.occupy(r.streams) {
@@ -139,9 +142,9 @@ func (l *leader) occupy(streams []string) bool {
 	return true
 }
 
-// runs loads the chosen heads that are the first ones on all their streams.
-// The events behind a head belong to its run while they, and the head, are on
-// this stream alone.
+// runs loads the chosen heads that are the first ones on all their streams and
+// not parked. The events behind a head belong to its run while they, and the
+// head, are on this stream alone and can be read. A head that cannot is unfit.
 func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -152,7 +155,8 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	found, err := l.db.QueryContext(ctx, fmt.Sprintf(`WITH heads (stream, number, event) AS (
 			VALUES %[1]s
 		), ready (stream, number) AS (
-			SELECT h.stream, h.number FROM heads h WHERE NOT EXISTS (
+			SELECT h.stream, h.number FROM heads h
+			WHERE NOT EXISTS (SELECT 1 FROM outbox_parked k WHERE k.event = h.event) AND NOT EXISTS (
 				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND mine.number >
 					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1))
 		), behind (stream, number, event, ahead, most, bytes) AS (
@@ -163,7 +167,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 			JOIN outbox_positions p ON p.stream = r.stream AND p.number >= r.number AND p.number < r.number + %[2]d
 			JOIN outbox_events e ON e.id = p.event
 		)
-		SELECT b.stream, b.ahead, e.id, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
+		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
 		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
 		ORDER BY b.stream, b.number`,
 		repeat(l.box.dialect, len(chosen), "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes), args...)
@@ -172,21 +176,30 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	}
 	defer found.Close()
 	var runs []*run
+	var last *run // nil behind an event that cannot be read
 	for found.Next() {
-		var stream, body string
-		var ahead int
+		var stream, name, body string
+		var number, ahead int64
 		var s stored
-		if err := found.Scan(&stream, &ahead, &s.id, &body); err != nil {
+		if err := found.Scan(&stream, &number, &ahead, &s.id, &name, &body); err != nil {
 			return nil, err
 		}
-		if s.event, err = decode(s.id, body); err != nil {
-			return nil, err
+		var bad error
+		s.event, bad = decode(s.id, body)
+		switch {
+		case bad != nil:
+			last = nil
+			if ahead == 0 {
+				l.unfit = append(l.unfit, unfit{s.id, name, fmt.Sprintf("%s=%d", stream, number), 0, bad})
+			}
+			continue
+		case ahead == 0:
+			last = &run{streams: streamsOf(s.event)}
+			runs = append(runs, last)
 		}
-		if ahead == 0 {
-			runs = append(runs, &run{streams: streamsOf(s.event)})
+		if last != nil {
+			last.events = append(last.events, s)
 		}
-		last := runs[len(runs)-1]
-		last.events = append(last.events, s)
 	}
 	return runs, found.Err()
 }

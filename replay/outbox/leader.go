@@ -17,11 +17,12 @@ type database interface {
 //
 // Invariants:
 //   - An event is started only if every earlier event of its streams is marked
-//     as sent in the database, or is before it in the same run.
+//     as sent in the database, or is before it in the same run; and only if
+//     it is not parked there.
 //   - A stream is in busy from when a run with it is started until the run has
-//     ended and what was confirmed of it is marked. So no two runs at a time
-//     have a stream in common, and a run waiting for its next attempt still
-//     keeps its streams.
+//     ended, what was confirmed of it is marked, and an event that it was
+//     given up for is parked. So no two runs at a time have a stream in
+//     common, and a run waiting for its next attempt still keeps its streams.
 type leader struct {
 	*Relay
 	db database
@@ -32,6 +33,7 @@ type leader struct {
 	busy      map[string]struct{} // streams of both
 	cursor    string              // the stream that was looked at last
 	confirmed []any               // ids of events to be marked
+	unfit     []unfit             // events to be parked
 }
 
 func newLeader(r *Relay, db database) *leader {

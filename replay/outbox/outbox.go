@@ -67,6 +67,7 @@ func (o *Outbox) wake() <-chan struct{} {
 // Stats is how much an outbox has still to send.
 type Stats struct {
 	Unsent int64         // committed events that are not marked as sent
+	Parked int64         // those of them that are parked; see [Outbox.Parked]
 	Oldest time.Duration // how long ago the first of them was enqueued; 0 if there is none
 }
 
@@ -75,7 +76,9 @@ type Stats struct {
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest sql.NullInt64
-	err := o.db.QueryRowContext(ctx, `SELECT count(*), min(created) FROM outbox_events WHERE sent IS NULL`).Scan(&s.Unsent, &oldest)
+	err := o.db.QueryRowContext(ctx, `SELECT count(*), count(k.event), min(e.created)
+		FROM outbox_events e LEFT JOIN outbox_parked k ON k.event = e.id
+		WHERE e.sent IS NULL`).Scan(&s.Unsent, &s.Parked, &oldest)
 	if err != nil {
 		return Stats{}, fmt.Errorf("outbox: stats: %w", err)
 	}

@@ -40,8 +40,10 @@ func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM outbox_positions WHERE event IN (`+repeat(o.dialect, len(ids), "?")+`)`, ids...); err != nil {
-		return 0, err
+	for _, table := range []string{"outbox_positions", "outbox_parked"} {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE event IN (`+repeat(o.dialect, len(ids), "?")+`)`, ids...); err != nil {
+			return 0, err
+		}
 	}
 	return int64(len(ids)), tx.Commit()
 }

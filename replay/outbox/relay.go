@@ -21,7 +21,9 @@ type Publisher interface {
 	// Publish sends an event and returns nil once the receiver has confirmed
 	// that it has it; until then the event is not sent. An error, a panic, or
 	// the end of the context is a failed attempt, after which the event is
-	// sent again, though it may have arrived.
+	// sent again, though it may have arrived. An error that is marked by
+	// [dispatcher.Permanent] says that sending it again will not help: the
+	// event and its streams are parked at once; see [Outbox.Parked].
 	//
 	// Publish is called from up to [RelayConfig.Window] goroutines at once,
 	// but only one at a time has an event of any one stream. The event is not
@@ -48,6 +50,7 @@ type Relay struct {
 		active              atomic.Bool
 		sending, failing    atomic.Int64
 		confirmed, failures atomic.Uint64
+		parked              atomic.Uint64
 	}
 }
 
@@ -58,6 +61,7 @@ type RelayStats struct {
 	Failing   int    // events that wait for another attempt
 	Confirmed uint64 // events confirmed by the publisher, since the relay was made
 	Failures  uint64 // attempts that failed
+	Parked    uint64 // events that it parked; those that are parked now: [Outbox.Stats]
 }
 
 // NewRelay makes a relay for an outbox. The error wraps [ErrConfig].
@@ -83,6 +87,7 @@ func (r *Relay) Stats() RelayStats {
 		Failing:   int(r.stats.failing.Load()),
 		Confirmed: r.stats.confirmed.Load(),
 		Failures:  r.stats.failures.Load(),
+		Parked:    r.stats.parked.Load(),
 	}
 }
 
@@ -206,16 +211,20 @@ func (r *Relay) prune(ctx context.Context) {
 	}
 }
 
-// attemptFailed counts and tells of a failed attempt: loudly the first time,
-// since an event that fails goes on failing for as long as its receiver is
-// away.
+// attemptFailed tells of a failed attempt that another one will follow: loudly
+// the first time, since an event that fails goes on failing for as long as its
+// receiver is away.
 func (r *Relay) attemptFailed(run *run, err error, wait time.Duration) {
-	r.stats.failures.Add(1)
 	e := run.events[0].event
 	tell := r.config.Logger.Debug
 	if run.attempts == 1 {
 		tell = r.config.Logger.Warn
 	}
-	tell("outbox: event was not confirmed", "event", e.ID, "position", fmt.Sprintf("%.200s", ordering.FormatSequenceID(e.Positions)),
+	tell("outbox: event was not confirmed", "event", e.ID, "position", positionText(e),
 		"attempt", run.attempts, "again_in", wait, "error", err)
+}
+
+// positionText is for the log.
+func positionText(e *ordering.Event) string {
+	return fmt.Sprintf("%.200s", ordering.FormatSequenceID(e.Positions))
 }

@@ -93,8 +93,9 @@ func (l *leader) retry(stopped, work context.Context) {
 	l.waiting = rest
 }
 
-// settle takes a result and those that have come meanwhile, and marks what was
-// confirmed. It tells whether a run has ended, so that another may start.
+// settle takes a result and those that have come meanwhile, marks what was
+// confirmed and parks what is unfit. It tells whether a run has ended, so that
+// another may start.
 func (l *leader) settle(ctx context.Context, first result) (ended bool, err error) {
 	before := l.sending
 	var over []*run
@@ -109,6 +110,9 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 		}
 	}
 	if err := l.mark(ctx); err != nil {
+		return false, err
+	}
+	if err := l.park(ctx); err != nil {
 		return false, err
 	}
 	for _, r := range over {
@@ -128,25 +132,32 @@ func (l *leader) take(r result) (over *run) {
 		return nil
 	}
 	l.sending--
-	if r.err == nil {
+	if r.err == nil || l.failed(r.run, r.sent, r.err) {
 		return r.run
 	}
-	l.failed(r.run, r.sent, r.err)
 	return nil
 }
 
 // failed makes a run wait for its next attempt. Of its events it keeps the one
-// that failed: those behind it can be loaded again.
-func (l *leader) failed(r *run, sent int, err error) {
+// that failed: those behind it can be loaded again. If there is to be no other
+// attempt the run is over, and its event to be parked.
+func (l *leader) failed(r *run, sent int, err error) (over bool) {
+	l.stats.failures.Add(1)
 	if sent > 0 || r.pause == nil {
 		r.attempts, r.pause = 0, l.newBackoff()
 	}
 	r.events = r.events[sent : sent+1 : sent+1]
 	r.attempts++
+	if l.config.hopeless(r.attempts, err) {
+		s := r.events[0]
+		l.unfit = append(l.unfit, unfit{s.id, s.event.ID, positionText(s.event), r.attempts, err})
+		return true
+	}
 	wait := r.pause.NextBackOff()
 	r.due = time.Now().Add(wait)
 	l.waiting = append(l.waiting, r)
 	l.attemptFailed(r, err, wait)
+	return false
 }
 
 // nextLook returns when to look for work that nobody tells of.

@@ -37,6 +37,7 @@ func steps(d Dialect) []string {
 // Invariant: the numbers of a stream that were ever committed are 1 to last,
 // since the row of the stream is updated in the transaction that adds the
 // event. A number up to last without an event was deleted after its retention.
+// A number in outbox_skipped was given up, whether its event is there or not.
 var tables = []string{
 	// last is the stream's last number; ended is the same once the event with
 	// End is there, and 0 until then.
@@ -67,4 +68,22 @@ var tables = []string{
 	`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
 	// It holds what the relay looks through, and nothing else.
 	`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+	// The events that relays leave alone. One that is marked as sent
+	// nevertheless, by another relay, is not parked.
+	`CREATE TABLE outbox_parked (
+		event    BIGINT PRIMARY KEY,
+		attempts BIGINT NOT NULL,
+		since    BIGINT NOT NULL,
+		error    TEXT NOT NULL
+	)`,
+	// The numbers that were given up, with the event's name and what it was
+	// parked for. Their positions are marked as sent.
+	`CREATE TABLE outbox_skipped (
+		stream %[1]s NOT NULL,
+		number BIGINT NOT NULL,
+		event  TEXT NOT NULL,
+		at     BIGINT NOT NULL,
+		error  TEXT NOT NULL,
+		PRIMARY KEY (stream, number)
+	)`,
 }

@@ -78,3 +78,36 @@ func TestExactlyOnceThroughABadChannel(t *testing.T) {
 		}
 	})
 }
+
+// A sequencer whose producer has skipped what no broker takes asks the outbox
+// for it, hears that there is no such event, and goes on by itself.
+func TestSequencerAfterASkip(t *testing.T) {
+	box, db := newSQLite(t).box(t, outbox.Config{})
+	replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "outbox", Source: box}}})
+	require.NoError(t, err)
+	effects := newReceiver()
+	sequencer, err := ordering.New(t.Context(), ordering.Config{
+		Store:      ordering.NewMemory(),
+		Handler:    func(ctx context.Context, job ordering.Job) error { return effects.Publish(ctx, job.Event) },
+		Replayer:   replayer,
+		GapTimeout: 5 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	defer sequencer.Close()
+	broker := choosy()
+	start(t, box, outbox.PublisherFunc(func(ctx context.Context, e *ordering.Event) error {
+		if err := broker.Publish(ctx, e); err != nil {
+			return err
+		}
+		return sequencer.Offer(ctx, e, nil)
+	}), outbox.RelayConfig{})
+
+	put(t, box, db, "a")
+	putHuge(t, box, db, "report", "a", "b")
+	put(t, box, db, "b", "a")
+	parked(t, box, 1)
+	arrive(t, effects, "a", 1)
+	require.NoError(t, box.Skip(t.Context(), "report"))
+	arrive(t, effects, "a", 1, 3)
+	arrive(t, effects, "b", 2)
+}

@@ -20,8 +20,10 @@
 //	 "no_such": [{"stream": "client/42", "from": 6, "to": 7}]}
 //
 // An answer may be for a part of the range, and may have more than that, as
-// described at [replay.Answer]: the client asks again for the rest. The server
-// looks at no more than its MaxRange numbers from the first one on.
+// described at [replay.Answer]: the client asks again for the rest. A range may
+// be of any width. It is not narrowed, since what is not retained at its
+// beginning would then hide what is there behind it; so the number of events in
+// an answer and its size are bounded, but not the range.
 //
 // Any other status has a body that says why, where the message is for people:
 //

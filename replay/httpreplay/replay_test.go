@@ -2,6 +2,7 @@ package httpreplay_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http/httptest"
 	"testing"
@@ -45,7 +46,7 @@ func TestEventsComeOver(t *testing.T) {
 // of them it is that cuts the answers.
 func TestReplayInParts(t *testing.T) {
 	for name, cfg := range map[string]httpreplay.ServerConfig{
-		"events": {MaxEvents: 7}, "bytes": {MaxBytes: 1000}, "range": {MaxRange: 9}, "none": {},
+		"events": {MaxEvents: 7}, "bytes": {MaxBytes: 1000}, "none": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := logOf(100)
@@ -65,6 +66,52 @@ func TestReplayInParts(t *testing.T) {
 			assert.Equal(t, name == "none", answer.Attempts == 1)
 		})
 	}
+}
+
+// A gap is as wide as a producer's mistake made it, and the first millions of
+// its numbers are not kept any more: all that the source still has behind them
+// comes, and what never existed is told, though the source tells all that it
+// knows of each time and an answer has room for a part of it.
+func TestWideRange(t *testing.T) {
+	const pruned, step, last = 3 << 20, 1 << 19, 1 << 40
+	var kept []*ordering.Event // every number that step divides, up to 16 of them
+	for n := uint64(pruned + step); len(kept) < 16; n += step {
+		kept = append(kept, &ordering.Event{ID: fmt.Sprint(n), Positions: []ordering.Position{{Stream: order, Number: n}}})
+	}
+	source := replay.SourceFunc(func(_ context.Context, stream lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
+		never := pruned + uint64(1) // the first number behind the event before
+		for _, e := range kept {
+			n, _ := e.On(stream)
+			if from <= n && n <= to {
+				a.Events = append(a.Events, e)
+			}
+			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: never, To: n - 1})
+			never = n + 1
+		}
+		a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: never, To: last})
+		if to <= pruned {
+			return replay.Answer{}, replay.ErrNotRetained
+		}
+		return a, nil
+	})
+	c := client(t, serve(t, httpreplay.ServerConfig{Source: source, MaxEvents: 5}), httpreplay.ClientConfig{})
+	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: c}}})
+	require.NoError(t, err)
+	var got []*ordering.Event
+	answer, err := r.Replay(t.Context(), ordering.Range{Stream: order, From: 1, To: last}, func(_ context.Context, events []*ordering.Event) error {
+		got = append(got, events...)
+		return nil
+	})
+	var unanswered *replay.UnansweredError
+	require.ErrorAs(t, err, &unanswered)
+	require.ErrorIs(t, err, replay.ErrNotRetained)
+	assert.Equal(t, []ordering.Range{{Stream: order, From: 1, To: pruned}}, unanswered.Missing)
+	assert.ElementsMatch(t, kept, got)
+	var never uint64
+	for _, r := range answer.NoSuch {
+		never += r.To - r.From + 1
+	}
+	assert.Equal(t, uint64(last-pruned-len(kept)), never)
 }
 
 // Both sides agree on what never existed, what is not kept any more, and what

@@ -18,7 +18,9 @@ import (
 // ServerConfig configures a [Server]. Source is required, and Keys unless
 // Public is set; the zero value of every other field means its default.
 type ServerConfig struct {
-	// Source has the events.
+	// Source has the events. It is asked for ranges as they come, of any
+	// width; what it answers is cut to the bounds below, and the rest is asked
+	// for again.
 	Source replay.Source
 	// Keys are those whose signatures are accepted. Each of them may ask for
 	// all streams.
@@ -29,12 +31,8 @@ type ServerConfig struct {
 	// Default: 1 minute.
 	MaxSkew time.Duration
 
-	// MaxRange bounds the numbers that the source is asked for at a time. Of a
-	// wider range the first ones are answered for; those behind them are not
-	// looked at, and so not found, until the first ones are done. Default:
-	// 1,048,576.
-	MaxRange uint64
-	// MaxEvents bounds the events of an answer. Default: 1000.
+	// MaxEvents bounds the events of an answer, and the ranges of numbers that
+	// never existed. Default: 1000.
 	MaxEvents int
 	// MaxBytes bounds the events of an answer by their size in JSON. It must
 	// be a little less than what the clients take. Default: 8 MiB.
@@ -52,7 +50,6 @@ type ServerConfig struct {
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	setDefault(&c.MaxSkew, time.Minute)
-	setDefault(&c.MaxRange, 1<<20)
 	setDefault(&c.MaxEvents, 1000)
 	setDefault(&c.MaxBytes, 8<<20)
 	setDefault(&c.MaxOpen, 64)
@@ -150,9 +147,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.Range) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer cancel()
-	if asked.To-asked.From >= s.cfg.MaxRange {
-		asked.To = asked.From + s.cfg.MaxRange - 1
-	}
 	a, err := s.cfg.Source.Fetch(ctx, asked.Stream, asked.From, asked.To)
 	var body []byte
 	if err == nil {

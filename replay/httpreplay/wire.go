@@ -87,8 +87,9 @@ type answerBody struct {
 }
 
 // encodeAnswer writes an answer: of the events as many as the bounds allow,
-// those that were asked for before others, the lowest first. If not even one
-// can be written, that is an error.
+// those that were asked for before others, the lowest first; and so for the
+// numbers that never existed. If not even one event can be written, that is an
+// error.
 func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int) ([]byte, error) {
 	events := inOrder(a.Events, asked)
 	var list bytes.Buffer
@@ -111,7 +112,8 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 		}
 		list.Write(text)
 	}
-	noSuch, err := json.Marshal(append([]ordering.Range{}, a.NoSuch[:min(len(a.NoSuch), maxEvents)]...))
+	never := rangesInOrder(a.NoSuch, asked)
+	noSuch, err := json.Marshal(never[:min(len(never), maxEvents)])
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +133,20 @@ func inOrder(events []*ordering.Event, asked ordering.Range) []*ordering.Event {
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b *ordering.Event) int { return cmp.Compare(rank(a), rank(b)) })
 	return events
+}
+
+// rangesInOrder returns the ranges that have numbers of the one asked for by
+// their first number, and then the others. It returns an empty list for none.
+func rangesInOrder(ranges []ordering.Range, asked ordering.Range) []ordering.Range {
+	rank := func(r ordering.Range) uint64 {
+		if r.From <= asked.To && asked.From <= r.To {
+			return r.From
+		}
+		return ordering.MaxNumber + 1
+	}
+	ranges = append([]ordering.Range{}, ranges...)
+	slices.SortStableFunc(ranges, func(a, b ordering.Range) int { return cmp.Compare(rank(a), rank(b)) })
+	return ranges
 }
 
 // encodeEvent refuses what JSON would change.

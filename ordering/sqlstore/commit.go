@@ -54,7 +54,7 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error { return s.commit(ctx, tx, c) })
+	return s.write(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) })
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
@@ -82,11 +82,11 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context
 	if err != nil {
 		return err
 	}
-	err = s.write(ctx, "commit", func(ctx context.Context, tx *sql.Tx) error {
+	err = s.write(ctx, "commit", func(ctx context.Context, tx *transaction) error {
 		if err := s.commit(ctx, tx, c); err != nil {
 			return err
 		}
-		return effect(apply).run(ctx, s, tx)
+		return effect(apply).run(ctx, s, tx.Tx)
 	})
 	if err == nil {
 		job.Committed()
@@ -105,7 +105,7 @@ func (s *Store) InTx(handler func(ctx context.Context, tx *sql.Tx, job ordering.
 }
 
 // commit makes the numbers of an event done.
-func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
+func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 	moved, err := s.backend.advance(ctx, tx, c)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Store) commit(ctx context.Context, tx *sql.Tx, c *commit) error {
 }
 
 // moveBack undoes what was done of a commit for streams.
-func moveBack(ctx context.Context, tx *sql.Tx, streams []string) error {
+func moveBack(ctx context.Context, tx *transaction, streams []string) error {
 	for _, stream := range streams {
 		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE stream = $1`, stream); err != nil {
 			return err
@@ -148,7 +148,7 @@ func moveBack(ctx context.Context, tx *sql.Tx, streams []string) error {
 
 // commitOutOfOrder does so for numbers that are not all the next ones of their
 // streams, or are not the caller's to commit.
-func (s *Store) commitOutOfOrder(ctx context.Context, tx *sql.Tx, c *commit) error {
+func (s *Store) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit) error {
 	rows, err := s.backend.lock(ctx, tx, c.streams)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 		return fmt.Errorf("sqlstore: no such range to skip: stream %s, numbers %d to %d", k.Stream, k.From, k.To)
 	}
 	stream := k.Stream.String()
-	return s.write(ctx, "skip", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "skip", func(ctx context.Context, tx *transaction) error {
 		rows, err := s.backend.lock(ctx, tx, []string{stream})
 		if err != nil {
 			return err

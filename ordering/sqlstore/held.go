@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ func (s *Store) Hold(ctx context.Context, events []*ordering.Event) error {
 	events = slices.SortedStableFunc(slices.Values(events), func(a, b *ordering.Event) int {
 		return strings.Compare(a.Name(), b.Name())
 	})
-	return s.write(ctx, "hold", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "hold", func(ctx context.Context, tx *transaction) error {
 		for _, e := range events {
 			if err := hold(ctx, tx, ordering.HeldEvent{Event: e}); err != nil {
 				return err
@@ -31,7 +30,7 @@ func (s *Store) Hold(ctx context.Context, events []*ordering.Event) error {
 }
 
 // hold keeps an event, if it is not there already.
-func hold(ctx context.Context, tx *sql.Tx, h ordering.HeldEvent) error {
+func hold(ctx context.Context, tx *transaction, h ordering.HeldEvent) error {
 	body, err := json.Marshal(h.Event)
 	if err != nil {
 		return err
@@ -54,7 +53,7 @@ func hold(ctx context.Context, tx *sql.Tx, h ordering.HeldEvent) error {
 	return nil
 }
 
-func forgetHeld(ctx context.Context, tx *sql.Tx, event string) error {
+func forgetHeld(ctx context.Context, tx *transaction, event string) error {
 	for _, statement := range []string{
 		`DELETE FROM ordering_held_positions WHERE event = $1`,
 		`DELETE FROM ordering_held WHERE event = $1`,

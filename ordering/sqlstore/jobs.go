@@ -23,7 +23,7 @@ func jobArgs(j ordering.JobState) []any {
 		toMicros(j.Started), toMicros(j.Ended)}
 }
 
-func (s *Store) putJob(ctx context.Context, tx *sql.Tx, j ordering.JobState) error {
+func (s *Store) putJob(ctx context.Context, tx *transaction, j ordering.JobState) error {
 	_, err := tx.ExecContext(ctx, putJob, jobArgs(j)...)
 	return err
 }
@@ -56,7 +56,7 @@ const pruneBatch = 1000
 func (s *Store) Prune(ctx context.Context, before time.Time) (total int64, err error) {
 	for {
 		var n int64
-		err := s.write(ctx, "prune", func(ctx context.Context, tx *sql.Tx) error {
+		err := s.write(ctx, "prune", func(ctx context.Context, tx *transaction) error {
 			result, err := tx.ExecContext(ctx, `DELETE FROM ordering_jobs WHERE event IN (
 				SELECT event FROM ordering_jobs j WHERE ended < $1
 					AND NOT (status = $2 AND EXISTS (SELECT 1 FROM ordering_parked_events p WHERE p.event = j.event))

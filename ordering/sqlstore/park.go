@@ -20,7 +20,7 @@ func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
 	if slices.ContainsFunc(p.Events, func(h ordering.HeldEvent) bool { return h.Event == nil }) {
 		return ordering.ErrNilEvent
 	}
-	return s.write(ctx, "park", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
 		if err := s.backend.lockParking(ctx, tx, p.ID, p.Streams); err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
 }
 
 // park does so in orders that are the same for all, as [Store.Hold] does.
-func (s *Store) park(ctx context.Context, tx *sql.Tx, p ordering.Parking) error {
+func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) error {
 	for _, position := range slices.SortedFunc(slices.Values(p.Streams), func(a, b ordering.Position) int {
 		return strings.Compare(a.Stream.String(), b.Stream.String())
 	}) {
@@ -83,7 +83,7 @@ func (s *Store) park(ctx context.Context, tx *sql.Tx, p ordering.Parking) error 
 
 // Unpark implements [ordering.Store].
 func (s *Store) Unpark(ctx context.Context, id string) error {
-	return s.write(ctx, "unpark", func(ctx context.Context, tx *sql.Tx) error {
+	return s.write(ctx, "unpark", func(ctx context.Context, tx *transaction) error {
 		if err := s.backend.lockParking(ctx, tx, id, nil); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *Store) Unpark(ctx context.Context, id string) error {
 	})
 }
 
-func unpark(ctx context.Context, tx *sql.Tx, id string) error {
+func unpark(ctx context.Context, tx *transaction, id string) error {
 	if id == "" {
 		return nil
 	}

@@ -32,13 +32,13 @@ type postgres struct {
 	commits atomic.Int64
 }
 
-func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of what was not committed
-	if err := do(ctx, tx); err != nil {
+	if err := do(ctx, &transaction{Tx: tx}); err != nil {
 		if lost := tx.Rollback(); lost != nil && !errors.Is(lost, sql.ErrTxDone) && ctx.Err() == nil {
 			return errors.Join(err, lost) // also if it came to light in the caller's effect
 		}
@@ -99,7 +99,7 @@ func (b *postgres) acquire(ctx context.Context, streams []string) ([]row, error)
 	return rows, err
 }
 
-func (b *postgres) lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error) {
+func (b *postgres) lock(ctx context.Context, tx *transaction, streams []string) ([]row, error) {
 	rows, err := b.rows(ctx, tx, `SELECT stream, last, spans, ended, fence, parking, closed_at FROM ordering_streams
 		WHERE stream = ANY($1) ORDER BY stream FOR UPDATE`, streams)
 	if err != nil || len(rows) == len(streams) {
@@ -120,7 +120,7 @@ func (b *postgres) lock(ctx context.Context, tx *sql.Tx, streams []string) ([]ro
 	return all, nil
 }
 
-func (b *postgres) lockParking(ctx context.Context, tx *sql.Tx, parking string, positions []ordering.Position) error {
+func (b *postgres) lockParking(ctx context.Context, tx *transaction, parking string, positions []ordering.Position) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(496362878346)`); err != nil { // any number
 		return err
 	}
@@ -143,7 +143,7 @@ func (b *postgres) rows(ctx context.Context, db queryer, query string, streams [
 }
 
 // advance implements backend, in one round trip.
-func (b *postgres) advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int, err error) {
+func (b *postgres) advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
 	if len(c.streams) > few {
 		return 0, nil
 	}

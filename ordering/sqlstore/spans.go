@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 
 	"github.com/interlock-go/interlock/ordering"
@@ -19,7 +18,7 @@ func loadSpans(ctx context.Context, db queryer, stream string) (done ordering.Sp
 }
 
 // writeDone makes r done as well in a stream of which done is above last.
-func writeDone(ctx context.Context, tx *sql.Tx, r row, done ordering.Spans, more ordering.Span) error {
+func writeDone(ctx context.Context, tx *transaction, r row, done ordering.Spans, more ordering.Span) error {
 	next, rest := slices.Clone(done).Add(more).Absorb(r.last + 1)
 	for _, old := range done {
 		if !slices.Contains(rest, old) {

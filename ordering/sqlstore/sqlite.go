@@ -38,27 +38,34 @@ type sqlite struct {
 }
 
 // advance implements backend.
-func (b *sqlite) advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int, err error) {
+func (b *sqlite) advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
 	for _, fence := range c.fences {
 		if fence != b.token {
 			return 0, nil
 		}
 	}
-	if moved, err = b.move(ctx, c); err != nil || moved < len(c.streams) {
+	if moved, err = move(ctx, tx, c); err != nil || moved < len(c.streams) {
 		return moved, err
 	}
-	_, err = b.group.job.ExecContext(ctx, c.job...)
+	_, err = tx.ExecContext(ctx, putJob, c.job...)
 	return moved, err
 }
 
-// move moves streams on to the numbers of an event.
-func (b *sqlite) move(ctx context.Context, c *commit) (moved int, err error) {
+const (
+	firstNumber = `INSERT INTO ordering_streams (stream, last) VALUES ($1, 1)
+		ON CONFLICT (stream) DO UPDATE SET last = 1 WHERE last = 0 AND spans = 0`
+	nextNumber = `UPDATE ordering_streams SET last = $2 WHERE stream = $1 AND last = $2 - 1 AND spans = 0`
+)
+
+// move moves streams on to the numbers of an event, up to the first that is
+// not at the number before.
+func move(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
 	for i, stream := range c.streams {
 		var n int
 		if number := c.numbers[i]; number == 1 {
-			n, err = affected(b.group.first.ExecContext(ctx, stream))
+			n, err = affected(tx.ExecContext(ctx, firstNumber, stream))
 		} else {
-			n, err = affected(b.group.next.ExecContext(ctx, stream, number))
+			n, err = affected(tx.ExecContext(ctx, nextNumber, stream, number))
 		}
 		if err != nil || n == 0 {
 			return i, err
@@ -76,25 +83,34 @@ func affected(r sql.Result, err error) (int, error) {
 }
 
 // lock implements backend: the only writer has all rows to itself.
-func (b *sqlite) lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error) {
-	return b.rows(ctx, tx, streams)
+func (b *sqlite) lock(ctx context.Context, tx *transaction, streams []string) ([]row, error) {
+	rows := make([]row, len(streams))
+	for i, stream := range streams {
+		r := &rows[i]
+		r.stream, r.fence = stream, b.token
+		err := each(ctx, tx, func(scan func(...any) error) error {
+			return scan(&r.last, &r.spans, &r.ended, &r.parking, &r.closedAt)
+		}, `SELECT last, spans, ended, parking, closed_at FROM ordering_streams WHERE stream = $1`, stream)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // lockParking implements backend: likewise.
-func (b *sqlite) lockParking(context.Context, *sql.Tx, string, []ordering.Position) error { return nil }
+func (b *sqlite) lockParking(context.Context, *transaction, string, []ordering.Position) error {
+	return nil
+}
 
 // acquire implements backend. It only reads, since a write would have to wait
 // for the disk: all streams are this session's.
-func (b *sqlite) acquire(ctx context.Context, streams []string) ([]row, error) {
-	return b.rows(ctx, b.reads, streams)
-}
-
-func (b *sqlite) rows(ctx context.Context, db queryer, streams []string) (rows []row, err error) {
+func (b *sqlite) acquire(ctx context.Context, streams []string) (rows []row, err error) {
 	list, err := json.Marshal(streams)
 	if err != nil {
 		return nil, err
 	}
-	err = each(ctx, db, func(scan func(...any) error) error {
+	err = each(ctx, b.reads, func(scan func(...any) error) error {
 		r := row{fence: b.token}
 		err := scan(&r.stream, &r.last, &r.spans, &r.ended, &r.parking, &r.closedAt, &r.heldAt)
 		rows = append(rows, r)

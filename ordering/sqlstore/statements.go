@@ -5,35 +5,70 @@ import (
 	"database/sql"
 )
 
-// statements are those that the writer of an SQLite database needs all the
-// time, prepared for the database or for one transaction.
-type statements struct {
-	session, savepoint, release, undo, first, next, job *sql.Stmt
+// transaction is one of the store's own.
+type transaction struct {
+	*sql.Tx
+	statements *statements // of SQLite; the driver for PostgreSQL has its own
 }
 
-func (s *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
-	for _, p := range []struct {
-		statement **sql.Stmt
-		text      string
-	}{
-		{&s.session, `SELECT token FROM ordering_session`},
-		{&s.savepoint, `SAVEPOINT one`},
-		{&s.release, `RELEASE one`},
-		{&s.undo, `ROLLBACK TO one`},
-		{&s.first, `INSERT INTO ordering_streams (stream, last) VALUES ($1, 1)
-			ON CONFLICT (stream) DO UPDATE SET last = 1 WHERE last = 0 AND spans = 0`},
-		{&s.next, `UPDATE ordering_streams SET last = $2 WHERE stream = $1 AND last = $2 - 1 AND spans = 0`},
-		{&s.job, putJob},
-	} {
-		if *p.statement, err = db.PrepareContext(ctx, p.text); err != nil {
+// ExecContext is [sql.Tx.ExecContext] with a prepared statement.
+func (t *transaction) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	if s := t.statements.of(ctx, t.Tx, text); s != nil {
+		return s.ExecContext(ctx, args...)
+	}
+	return t.Tx.ExecContext(ctx, text, args...)
+}
+
+// QueryContext is [sql.Tx.QueryContext] with a prepared statement.
+func (t *transaction) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if s := t.statements.of(ctx, t.Tx, text); s != nil {
+		return s.QueryContext(ctx, args...)
+	}
+	return t.Tx.QueryContext(ctx, text, args...)
+}
+
+// statements keeps those that the store uses, which are a few, prepared: on
+// SQLite parsing one takes as long as running it. One that is used for the
+// first time is prepared before the next transaction.
+type statements struct {
+	prepared map[string]*sql.Stmt // for the database
+	bound    map[string]*sql.Stmt // for the transaction
+	missing  []string
+}
+
+func newStatements() *statements {
+	return &statements{prepared: map[string]*sql.Stmt{}, bound: map[string]*sql.Stmt{}}
+}
+
+// of returns a statement for a transaction, or nil if it is not prepared.
+func (s *statements) of(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt {
+	if s == nil {
+		return nil
+	}
+	if bound := s.bound[text]; bound != nil {
+		return bound
+	}
+	prepared := s.prepared[text]
+	if prepared == nil {
+		s.missing = append(s.missing, text)
+		return nil
+	}
+	s.bound[text] = tx.StmtContext(ctx, prepared)
+	return s.bound[text]
+}
+
+// renew makes ready for the next transaction.
+func (s *statements) renew(ctx context.Context, db *sql.DB) (err error) {
+	clear(s.bound)
+	for _, text := range s.missing {
+		if s.prepared[text] != nil {
+			continue
+		}
+		if s.prepared[text], err = db.PrepareContext(ctx, text); err != nil {
+			delete(s.prepared, text)
 			return err
 		}
 	}
+	s.missing = s.missing[:0]
 	return nil
-}
-
-// in returns the statements for a transaction.
-func (s *statements) in(ctx context.Context, tx *sql.Tx) statements {
-	bind := func(statement *sql.Stmt) *sql.Stmt { return tx.StmtContext(ctx, statement) }
-	return statements{bind(s.session), bind(s.savepoint), bind(s.release), bind(s.undo), bind(s.first), bind(s.next), bind(s.job)}
 }

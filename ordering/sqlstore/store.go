@@ -29,20 +29,20 @@ type Store struct {
 type backend interface {
 	// write runs do in a transaction and commits it. do is called once at
 	// most.
-	write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error
+	write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error
 	// acquire takes over the streams, which are sorted and have no doubles,
 	// and returns their rows in that order.
 	acquire(ctx context.Context, streams []string) ([]row, error)
 	// advance makes the numbers of an event done that are the next ones of
 	// their streams, in the order of those, up to the first that is not, and
 	// returns how many. If it was all of them, the job state is kept as well.
-	advance(ctx context.Context, tx *sql.Tx, c *commit) (moved int, err error)
+	advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error)
 	// lock returns the rows of streams, so that nobody else changes them
 	// before the end of the transaction, in the order of the streams.
-	lock(ctx context.Context, tx *sql.Tx, streams []string) ([]row, error)
+	lock(ctx context.Context, tx *transaction, streams []string) ([]row, error)
 	// lockParking lets nobody else park or resume before the end of the
 	// transaction, or commit to the streams given or those of the parking.
-	lockParking(ctx context.Context, tx *sql.Tx, parking string, streams []ordering.Position) error
+	lockParking(ctx context.Context, tx *transaction, parking string, streams []ordering.Position) error
 	// fences tells whether the row belongs to who has a token.
 	fences(r row, fence int64) bool
 	close() error
@@ -134,7 +134,7 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 }
 
 // write runs do in a transaction of the store's own.
-func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *sql.Tx) error) error {
+func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *transaction) error) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}

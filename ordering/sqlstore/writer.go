@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,12 +18,12 @@ import (
 // requests, writes them one after the other and commits when none is left.
 // While it waits for the disk the next ones gather.
 type writer struct {
-	db       *sql.DB // of one connection
-	token    int64   // of this session; a newer one in the database has it
-	prepared statements
-	group    group // the goroutine's
-	commits  atomic.Int64
-	serving  sync.WaitGroup
+	db         *sql.DB // of one connection
+	token      int64   // of this session; a newer one in the database has it
+	statements *statements
+	group      group // the goroutine's
+	commits    atomic.Int64
+	serving    sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -37,19 +36,18 @@ type writer struct {
 // it waits, he leaves it alone until done is closed.
 type request struct {
 	ctx  context.Context // without an end, since an interrupted statement would undo the group
-	do   func(ctx context.Context, tx *sql.Tx) error
+	do   func(ctx context.Context, tx *transaction) error
 	err  error // of do, or of the transaction
 	done chan struct{}
 }
 
 // group is the requests of one transaction.
 type group struct {
-	tx *sql.Tx // nil before the first request
-	statements
-	current *request   // is being written
-	written []*request // without an error
-	size    int        // requests so far
-	err     error      // of the transaction itself
+	tx      *transaction // nil before the first request
+	current *request     // is being written
+	written []*request   // without an error
+	size    int          // requests so far
+	err     error        // of the transaction itself
 }
 
 // maxGroup bounds what is written in one transaction, and so how long the
@@ -58,16 +56,16 @@ const maxGroup = 512
 
 // newWriter begins a session: that of whoever had the database is over.
 func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
-	w := &writer{db: db}
+	w := &writer{db: db, statements: newStatements()}
 	err := db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
 	if err != nil {
 		return nil, err
 	}
-	return w, w.prepared.prepare(ctx, db)
+	return w, nil
 }
 
 // write has do run in a transaction, and returns when that is committed.
-func (w *writer) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+func (w *writer) write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error {
 	r := &request{ctx: context.WithoutCancel(ctx), do: do, done: make(chan struct{})}
 	w.mu.Lock()
 	w.mu.waiting = append(w.mu.waiting, r)
@@ -143,16 +141,17 @@ func (w *writer) take(last bool) bool {
 // run writes the current request.
 func (w *writer) run() error {
 	g := &w.group
+	r := g.current
 	if g.tx == nil {
-		g.err = w.begin(g.current.ctx)
+		g.err = w.begin(r.ctx)
 	}
 	if g.err == nil {
-		_, g.err = g.savepoint.Exec()
+		_, g.err = g.tx.ExecContext(r.ctx, `SAVEPOINT one`)
 	}
 	if g.err != nil {
 		return g.err
 	}
-	return g.current.do(g.current.ctx, g.tx)
+	return r.do(r.ctx, g.tx)
 }
 
 // settle ends the current request, and undoes it for an error.
@@ -161,10 +160,10 @@ func (w *writer) settle(err error) {
 	r := g.current
 	g.current = nil
 	if g.err == nil && err != nil {
-		_, g.err = g.undo.Exec()
+		_, g.err = g.tx.ExecContext(r.ctx, `ROLLBACK TO one`)
 	}
 	if g.err == nil {
-		_, g.err = g.release.Exec()
+		_, g.err = g.tx.ExecContext(r.ctx, `RELEASE one`)
 	}
 	if err != nil {
 		r.end(err)
@@ -180,21 +179,20 @@ func (r *request) end(err error) {
 
 // begin begins a transaction, if the session is not over.
 func (w *writer) begin(ctx context.Context) error {
+	if err := w.statements.renew(ctx, w.db); err != nil {
+		return err
+	}
 	tx, err := w.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	bound := w.prepared.in(ctx, tx)
+	w.group.tx = &transaction{tx, w.statements}
 	var token int64
-	err = bound.session.QueryRowContext(ctx).Scan(&token)
+	err = each(ctx, w.group.tx, func(scan func(...any) error) error { return scan(&token) }, `SELECT token FROM ordering_session`)
 	if err == nil && token != w.token {
 		err = fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
 	}
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	w.group.tx, w.group.statements = tx, bound
-	return nil
+	return err
 }
 
 // end commits the group, if there is anything to commit, and begins a new one.

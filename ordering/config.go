@@ -24,9 +24,11 @@ type Config struct {
 	// exclusively, so that a stream's events run one after the other.
 	Keys func(e *Event, claim *lockkeys.Claim) error
 	// Dispatcher says how handlers run: workers, policy, bounds, attempts and
-	// back-off, timeout, observer and logger. Its default for MaxAttempts is
-	// 5 here. Keys, Handler, BatchHandler, Failure, FailureFor and DeadLetter
-	// are the sequencer's and must not be set.
+	// back-off, timeout, observer and logger. Here the default for Workers is
+	// 64, since handlers mostly wait for a store, and those that wait for the
+	// same flush of a disk share it; for MaxAttempts it is 5. Keys, Handler,
+	// BatchHandler, Failure, FailureFor and DeadLetter are the sequencer's and
+	// must not be set.
 	Dispatcher dispatcher.Config[Job]
 
 	// Failure is what happens when an event's attempts are used up or its
@@ -118,6 +120,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxActive, 100_000)
 	setDefault(&c.IdleTTL, 10*time.Minute)
 	setDefault(&c.Retention, 30*24*time.Hour)
+	setDefault(&c.Dispatcher.Workers, 64)
 	setDefault(&c.Dispatcher.MaxAttempts, 5)
 	if c.Keys == nil {
 		c.Keys = streamKeys

@@ -49,9 +49,7 @@ const crashMessages = 6000
 // the same database and input. In the end every message was applied exactly
 // once, in the order of the numbers, and the balances are right.
 func TestKilled(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "ledger")
-	built, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-	require.NoError(t, err, string(built))
+	binary := build(t)
 	t.Run("sqlite", func(t *testing.T) {
 		folder := t.TempDir()
 		books := 0
@@ -64,6 +62,15 @@ func TestKilled(t *testing.T) {
 		server := pgtest.Start(t)
 		killRounds(t, binary, crashRounds(t, 50), func() string { return server.Database(t) })
 	})
+}
+
+// build makes the program and returns its path.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "ledger")
+	built, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, string(built))
+	return binary
 }
 
 // killRounds kills the program so many times. Whenever it has come to the end

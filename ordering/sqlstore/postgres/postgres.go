@@ -19,6 +19,11 @@ const connections = 32
 // whoever acquired it last. Commits are as durable as the server's
 // synchronous_commit makes them, which is on unless it was changed.
 //
+// A holder that is frozen in the middle of a transaction, as a virtual machine
+// that is paused, keeps the rows of that until the server ends its session: the
+// parameter idle_in_transaction_session_timeout of the URL says when, and must
+// be longer than any effect takes.
+//
 // The error does not show the URL, which may have a password in it; it wraps
 // [ordering.ErrSchema] for a database of a newer program.
 func Open(ctx context.Context, url string) (*sqlstore.Store, error) {

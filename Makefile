@@ -5,7 +5,7 @@
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
 # make soak    the crash tests of the ledger for SOAK rounds
-# make deps    what the tests need and Go does not bring: hledger, PostgreSQL
+# make deps    what the tests need and Go does not bring: hledger, PostgreSQL, RabbitMQ
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -30,16 +30,23 @@ lint:
 	for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...); done
 
 # Debian packages are installed as root, or with sudo where there is one. The
-# tests start PostgreSQL servers of their own.
+# tests start servers of their own, so the packages are kept from starting
+# theirs, unless the machine has a policy about that already.
 deps:
 	@need=; \
 	command -v hledger >/dev/null || need="$$need hledger"; \
 	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || need="$$need postgresql"; \
-	[ -z "$$need" ] || { \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  echo "installing$$need, which the tests use"; \
-	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends $$need; }
+	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || need="$$need rabbitmq-server"; \
+	[ -n "$$need" ] || exit 0; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	echo "installing$$need, which the tests use"; \
+	policy=/usr/sbin/policy-rc.d; \
+	[ -e $$policy ] || { \
+	  trap "$$sudo rm -f $$policy" EXIT; \
+	  printf '#!/bin/sh\nexit 101\n' | $$sudo install -m 755 /dev/stdin $$policy; }; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends $$need
 
 bench:
 	cd bench && go run ./cmd/report

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/httpauth"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
@@ -94,6 +95,7 @@ func (c ServerConfig) validate() error {
 // ReadHeaderTimeout and a WriteTimeout, against clients that dawdle.
 type Server struct {
 	cfg   ServerConfig
+	keys  []httpauth.Key
 	slots chan struct{} // holds one for each request that is served
 }
 
@@ -105,7 +107,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.MaxOpen)}, nil
+	s := &Server{cfg: cfg, slots: make(chan struct{}, cfg.MaxOpen)}
+	for _, k := range cfg.Keys {
+		s.keys = append(s.keys, httpauth.Key(k))
+	}
+	return s, nil
 }
 
 // ServeHTTP answers a request; see the package's doc for the protocol.
@@ -125,9 +131,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.cfg.Public {
-		if err := verify(r.Header.Get("Authorization"), asked, s.cfg.Keys, time.Now(), s.cfg.MaxSkew); err != nil {
+		if err := verify(r.Header.Get("Authorization"), asked, s.keys, time.Now(), s.cfg.MaxSkew); err != nil {
 			s.cfg.Logger.Warn("httpreplay: request refused", "from", r.RemoteAddr, "asked", asked.String(), "error", err)
-			w.Header().Set("WWW-Authenticate", scheme)
+			w.Header().Set("WWW-Authenticate", httpauth.Scheme)
 			refuse(w, http.StatusUnauthorized, codeUnauthorised, err.Error())
 			return
 		}

@@ -1,0 +1,129 @@
+// Package httpauth signs HTTP requests with a secret that both sides have, and
+// checks such signatures.
+package httpauth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Scheme is the first word of the Authorization header.
+	Scheme = "Interlock-HMAC-SHA256"
+	// MinSecret is the length of the shortest secret, in bytes: as long as
+	// the hash.
+	MinSecret = sha256.Size
+	// maxKeyID is the length of the longest ID of a key, in bytes.
+	maxKeyID = 64
+)
+
+// Key is a secret with a name.
+type Key struct {
+	ID     string
+	Secret []byte
+}
+
+// Validate tells whether the key is fit for use: with an ID of 1 to 64 letters,
+// digits, dots, dashes and underscores, and a secret of at least MinSecret bytes.
+func (k Key) Validate() error {
+	allowed := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r)
+	}
+	switch {
+	case k.ID == "" || len(k.ID) > maxKeyID || strings.ContainsFunc(k.ID, func(r rune) bool { return !allowed(r) }):
+		return fmt.Errorf("key ID %.80q: use 1 to %d letters, digits, dots, dashes and underscores", k.ID, maxKeyID)
+	case len(k.Secret) < MinSecret:
+		return fmt.Errorf("key %q: the secret is %d bytes: draw at least %d at random", k.ID, len(k.Secret), MinSecret)
+	}
+	return nil
+}
+
+// Request is what a signature is for.
+type Request struct {
+	Protocol string // and its version: "interlock-replay-1"
+	Method   string
+	Content  string // what the request says, in a form without a choice
+}
+
+// Authorization returns the header of a request, signed at a time.
+func (k Key) Authorization(r Request, now time.Time) string {
+	seconds := now.Unix()
+	return fmt.Sprintf("%s key=%s,time=%d,signature=%x", Scheme, k.ID, seconds, k.sign(r, seconds))
+}
+
+func (k Key) sign(r Request, seconds int64) []byte {
+	mac := hmac.New(sha256.New, k.Secret)
+	fmt.Fprintf(mac, "%s\n%s\n%d\n%s", r.Protocol, r.Method, seconds, r.Content)
+	return mac.Sum(nil)
+}
+
+// Errors for the server's log and the client's eyes; which key and what
+// signature would be right they do not tell.
+var (
+	ErrUnsigned  = errors.New("the request is not signed: Authorization is to be " + Scheme + " key=ID,time=UNIX,signature=HEX")
+	ErrSignature = errors.New("unknown key or wrong signature")
+	ErrClock     = errors.New("the request's time is too far from the server's: compare the clocks")
+)
+
+// Signature is what a header says, to be verified.
+type Signature struct {
+	key   Key
+	time  int64 // in seconds since 1970
+	bytes []byte
+}
+
+// Parse reads what Authorization returns. The error is ErrUnsigned, or
+// ErrSignature if the key is not among keys.
+func Parse(header string, keys []Key) (Signature, error) {
+	parameters, ok := strings.CutPrefix(header, Scheme+" ")
+	parts := strings.SplitN(parameters, ",", 4)
+	if !ok || len(parts) != 3 {
+		return Signature{}, ErrUnsigned
+	}
+	id, ok1 := strings.CutPrefix(parts[0], "key=")
+	seconds, ok2 := strings.CutPrefix(parts[1], "time=")
+	text, ok3 := strings.CutPrefix(parts[2], "signature=")
+	if !ok1 || !ok2 || !ok3 || len(text) != 2*sha256.Size {
+		return Signature{}, ErrUnsigned
+	}
+	var s Signature
+	var err error
+	if s.time, err = strconv.ParseInt(seconds, 10, 64); err != nil {
+		return Signature{}, ErrUnsigned
+	}
+	if s.bytes, err = hex.DecodeString(text); err != nil {
+		return Signature{}, ErrUnsigned
+	}
+	for _, k := range keys {
+		if k.ID == id {
+			s.key = k
+			return s, nil
+		}
+	}
+	return Signature{}, ErrSignature
+}
+
+// Fresh tells whether the signature's time is within skew of now: the error is
+// ErrClock if not. Until Verify has succeeded that time is only what somebody
+// says.
+func (s Signature) Fresh(now time.Time, skew time.Duration) error {
+	if now.Sub(time.Unix(s.time, 0)).Abs() > skew {
+		return ErrClock
+	}
+	return nil
+}
+
+// Verify tells whether the request was signed with the key, within skew of now.
+// The error is ErrSignature or ErrClock.
+func (s Signature) Verify(r Request, now time.Time, skew time.Duration) error {
+	if !hmac.Equal(s.key.sign(r, s.time), s.bytes) {
+		return ErrSignature
+	}
+	return s.Fresh(now, skew)
+}

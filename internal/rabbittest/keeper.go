@@ -2,6 +2,7 @@ package rabbittest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +26,7 @@ rm -rf "$1"`
 
 // keep starts the keeper.
 func (n *Node) keep() (err error) {
-	n.keeper = n.command("/bin/sh", "-c", keeper, filepath.Join(n.bin, "rabbitmq-server"), n.dir)
+	n.keeper = n.command(context.Background(), "/bin/sh", "-c", keeper, filepath.Join(n.bin, "rabbitmq-server"), n.dir)
 	if n.mu.leash, err = n.keeper.StdinPipe(); err != nil {
 		return err
 	}
@@ -46,8 +47,8 @@ func (n *Node) launchLocked() (pid int, err error) {
 
 // command makes a command in the node's surroundings and in a process group of
 // its own, which the terminal does not interrupt.
-func (n *Node) command(name string, args ...string) *exec.Cmd {
-	c := exec.Command(name, args...)
+func (n *Node) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, name, args...)
 	c.Dir, c.SysProcAttr = n.dir, &syscall.SysProcAttr{Setpgid: true}
 	in := func(name string) string { return filepath.Join(n.dir, name) }
 	c.Env = []string{
@@ -98,9 +99,11 @@ func (n *Node) log() []byte {
 }
 
 // runs tells whether a process has not ended, whoever may still have to be
-// told of its end.
+// told of its end. While it has threads it has its connections.
 func runs(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	text, err := os.ReadFile(proc + "stat")
 	_, state, _ := strings.Cut(string(text), ") ")
-	return err == nil && !strings.HasPrefix(state, "Z")
+	threads, _ := os.ReadDir(proc + "task")
+	return err == nil && (len(threads) > 1 || !strings.HasPrefix(state, "Z"))
 }

@@ -102,7 +102,9 @@ func find() (string, error) {
 }
 
 // URL is where clients connect; it stays the same when the node is restarted.
-func (n *Node) URL() string { return fmt.Sprintf("amqp://guest:guest@%s/", n.addr()) }
+func (n *Node) URL() string { return url(n.addr()) }
+
+func url(addr string) string { return fmt.Sprintf("amqp://guest:guest@%s/", addr) }
 
 func (n *Node) addr() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
 

@@ -1,6 +1,7 @@
 package rabbittest_test
 
 import (
+	"flag"
 	"os"
 	"sync"
 	"testing"
@@ -12,9 +13,15 @@ import (
 	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
+// node is what the tests share; one at a time uses it.
 var node = sync.OnceValues(func() (*rabbittest.Node, error) { return rabbittest.New() })
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+		return
+	}
+	flag.Parse()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if n, err := node(); err == nil {
 			_ = n.Close()
@@ -23,40 +30,111 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func TestANodeThatIsKilledComesBackWithWhatWasConfirmed(t *testing.T) {
+func shared(t *testing.T) *rabbittest.Node {
+	t.Helper()
 	n, err := node()
 	require.NoError(t, err)
-	queue := rabbittest.Name(t)
-	ch := channel(t, n)
-	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
-	require.NoError(t, err)
-	publish(t, ch, queue, "kept")
-
-	require.NoError(t, n.Kill())
-	_, err = amqp.Dial(n.URL())
-	require.Error(t, err)
-	require.NoError(t, n.Restart())
-
-	d, ok, err := channel(t, n).Get(queue, true)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, "kept", string(d.Body))
+	return n
 }
 
-func channel(t *testing.T, n *rabbittest.Node) *amqp.Channel {
+// open opens a channel with confirms, on a connection of its own.
+func open(t *testing.T, url string) (*amqp.Connection, *amqp.Channel) {
 	t.Helper()
-	ch, err := n.Dial(t).Channel()
+	c, err := amqp.Dial(url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	ch, err := c.Channel()
 	require.NoError(t, err)
 	require.NoError(t, ch.Confirm(false))
-	return ch
+	return c, ch
 }
 
-func publish(t *testing.T, ch *amqp.Channel, queue, body string) {
+// declare makes a queue that survives the node.
+func declare(t *testing.T, ch *amqp.Channel) (queue string) {
+	t.Helper()
+	queue = rabbittest.Name(t)
+	_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
+	require.NoError(t, err)
+	return queue
+}
+
+// publish sends a message and returns what knows whether it is kept.
+func publish(t *testing.T, ch *amqp.Channel, queue, body string) *amqp.DeferredConfirmation {
 	t.Helper()
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", queue, true, false,
 		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
 	require.NoError(t, err)
-	acked, err := confirm.WaitContext(t.Context())
+	return confirm
+}
+
+func requireKept(t *testing.T, confirm *amqp.DeferredConfirmation) {
+	t.Helper()
+	kept, err := confirm.WaitContext(t.Context())
 	require.NoError(t, err)
-	require.True(t, acked)
+	require.True(t, kept)
+}
+
+// requireNext takes the next message off a queue.
+func requireNext(t *testing.T, ch *amqp.Channel, queue, body string) {
+	t.Helper()
+	d, ok, err := ch.Get(queue, true)
+	require.NoError(t, err)
+	require.True(t, ok, "the queue is empty")
+	require.Equal(t, body, string(d.Body))
+}
+
+func TestANodeThatEndsComesBackWithWhatWasConfirmed(t *testing.T) {
+	for name, end := range map[string]func(*rabbittest.Node) error{
+		"killed":  (*rabbittest.Node).Kill,
+		"stopped": (*rabbittest.Node).Stop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := shared(t)
+			before, ch := open(t, n.URL())
+			lost := before.NotifyClose(make(chan *amqp.Error, 1))
+			queue := declare(t, ch)
+			requireKept(t, publish(t, ch, queue, "kept"))
+
+			require.Error(t, n.Restart(), "it runs")
+			require.NoError(t, end(n))
+			require.Error(t, end(n), "it does not run")
+			require.Error(t, <-lost)
+			_, err := amqp.Dial(n.URL())
+			require.ErrorContains(t, err, "connection refused")
+
+			require.NoError(t, n.Restart())
+			_, ch = open(t, n.URL())
+			requireNext(t, ch, queue, "kept")
+		})
+	}
+}
+
+func TestAnAlarmHoldsPublishersUntilItIsCleared(t *testing.T) {
+	n := shared(t)
+	c, ch := open(t, n.URL())
+	queue := declare(t, ch)
+	blocked := c.NotifyBlocked(make(chan amqp.Blocking, 2))
+
+	require.NoError(t, n.RaiseAlarm())
+	confirm := publish(t, ch, queue, "held")
+	require.True(t, (<-blocked).Active)
+	select {
+	case <-confirm.Done():
+		require.Fail(t, "confirmed under the alarm")
+	default:
+	}
+	require.NoError(t, n.ClearAlarm())
+	require.False(t, (<-blocked).Active)
+	requireKept(t, confirm)
+	requireNext(t, ch, queue, "held")
+}
+
+func TestNamesAreUnlikeEachOther(t *testing.T) {
+	require.NotEqual(t, rabbittest.Name(t), rabbittest.Name(t))
+	require.Contains(t, rabbittest.Name(t), t.Name())
+}
+
+func TestANodeThatCannotStartSaysWhy(t *testing.T) {
+	_, err := rabbittest.New("no_such_setting = 1")
+	require.ErrorContains(t, err, "no_such_setting")
 }

@@ -1,0 +1,52 @@
+package rabbitmq
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrConfig is wrapped by the errors for a configuration that cannot work; the
+// text names every problem.
+var ErrConfig = errors.New("rabbitmq: bad configuration")
+
+// ErrRecovery is returned for a [Dialer] whose connections reconnect by
+// themselves.
+var ErrRecovery = errors.New("rabbitmq: the connection reconnects by itself: leave amqp.Config.Recovery nil")
+
+// TopologyError says that the broker refuses the topology for a reason that
+// waiting will not mend: something is there already and is different, does not
+// exist, is used by someone else alone, or is not allowed to this user.
+type TopologyError struct {
+	Item string // as in `queue "orders"`
+	Err  error  // an [*amqp.Error] with the broker's reason
+}
+
+// Error names what was refused, and why.
+func (e *TopologyError) Error() string {
+	return fmt.Sprintf("rabbitmq: %s cannot be declared: %v", e.Item, e.Err)
+}
+
+// Unwrap gives the broker's reason.
+func (e *TopologyError) Unwrap() error { return e.Err }
+
+// MessageError says which message is not an event, or which event cannot be a
+// message, and why.
+type MessageError struct {
+	MessageID string // of the message or the event
+	Part      string // what is at fault, as in `header "X-Sequence-ID"`
+	Err       error
+}
+
+// Error names the message, cut after 80 characters, and the part.
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("rabbitmq: message %.80q: %s: %v", e.MessageID, e.Part, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// fatal is an error that ends a link, and with it what uses it.
+type fatal struct{ err error }
+
+func (f fatal) Error() string { return f.err.Error() }
+func (f fatal) Unwrap() error { return f.err }

@@ -1,0 +1,166 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// link keeps a connection to a broker: it dials, notices when the connection is
+// gone, and dials again with back-off.
+type link struct {
+	dial                   Dialer
+	topology               Topology
+	minBackoff, maxBackoff time.Duration
+	logger                 *slog.Logger
+
+	blocked   atomic.Bool // the broker takes nothing: it is out of memory or disk
+	unblocked func()      // called after blocked became false, if set; must not block
+	declared  bool        // the topology was declared once; of the goroutine in run
+}
+
+func newLink(e Endpoint) *link {
+	return &link{dial: e.Dial, topology: e.Topology, minBackoff: e.MinBackoff, maxBackoff: e.MaxBackoff, logger: e.Logger}
+}
+
+// closeTimeout bounds the goodbye to a broker that does not answer.
+const closeTimeout = 2 * time.Second
+
+// run calls serve for each life of the connection until ctx ends, and returns
+// nil then. The context of serve ends with the connection, or with ctx; its
+// cause says why. What serve returns other than nil is logged, and the next
+// life begins after a back-off, unless it is a fatal, which ends run.
+//
+// The topology is declared before serve is called. If that fails before it ever
+// worked, for a reason that waiting will not mend, run returns a
+// [*TopologyError]. The connection is closed, bounded in time, when serve has
+// returned.
+func (l *link) run(ctx context.Context, serve func(ctx context.Context, conn *amqp.Connection) error) error {
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval: l.minBackoff, MaxInterval: l.maxBackoff,
+		RandomizationFactor: backoff.DefaultRandomizationFactor, Multiplier: backoff.DefaultMultiplier,
+	}
+	delays.Reset()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.live(ctx, serve)
+		var end fatal
+		if errors.As(err, &end) {
+			return end.err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		lasted := time.Since(began)
+		if lasted > l.maxBackoff {
+			delays.Reset()
+		}
+		wait := delays.NextBackOff()
+		l.logger.WarnContext(ctx, "rabbitmq: no connection", "lasted", lasted, "again_in", wait, "error", err)
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// live is one life of a connection.
+func (l *link) live(ctx context.Context, serve func(ctx context.Context, conn *amqp.Connection) error) error {
+	conn, err := l.dial(ctx)
+	if err != nil {
+		return err
+	}
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer closeConnection(conn)
+	if conn.IsRecoveryEnabled() {
+		return fatal{ErrRecovery}
+	}
+	life, end := context.WithCancelCause(ctx)
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	blockings := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	watcher.Go(func() {
+		l.watchBlocking(blockings)
+		end(closeReason(<-closed))
+	})
+	if err := l.declare(life, conn); err != nil {
+		return err
+	}
+	if err := serve(life, conn); err != nil {
+		return err
+	}
+	return context.Cause(life)
+}
+
+// watchBlocking returns when the connection is closed.
+func (l *link) watchBlocking(blockings <-chan amqp.Blocking) {
+	for b := range blockings {
+		l.setBlocked(b.Active, b.Reason)
+	}
+	l.setBlocked(false, "connection closed")
+}
+
+func (l *link) setBlocked(blocked bool, reason string) {
+	if l.blocked.Swap(blocked) == blocked {
+		return
+	}
+	if blocked {
+		l.logger.Warn("rabbitmq: the broker takes no messages until it has more room", "reason", reason)
+		return
+	}
+	l.logger.Info("rabbitmq: the broker takes messages again")
+	if l.unblocked != nil {
+		l.unblocked()
+	}
+}
+
+// declare declares the topology on a channel of its own. When ctx ends it
+// closes the connection, since calls of the client do not take a context.
+func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
+	if l.topology.isEmpty() {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { closeConnection(conn) })
+	defer stop()
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("rabbitmq: opening a channel: %w", err)
+	}
+	if err := l.topology.Declare(ch); err != nil {
+		if !l.declared && !mended(err) {
+			return fatal{err}
+		}
+		return err
+	}
+	l.declared = true
+	return ch.Close()
+}
+
+// closeConnection says goodbye, for which the broker has closeTimeout; then the
+// connection is closed. On one that is closed it does nothing.
+func closeConnection(conn *amqp.Connection) {
+	_ = conn.CloseDeadline(time.Now().Add(closeTimeout))
+}
+
+// closeReason says why a connection or a channel was closed.
+func closeReason(err *amqp.Error) error {
+	if err == nil {
+		return amqp.ErrClosed
+	}
+	return err
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

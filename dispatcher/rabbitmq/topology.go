@@ -1,0 +1,183 @@
+package rabbitmq
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Topology is what a service expects to find on the broker. What is missing is
+// created. What is there must be as it is described here, or the broker refuses
+// it. Nothing is ever deleted.
+type Topology struct {
+	Exchanges []Exchange
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// Exchange describes a durable exchange.
+type Exchange struct {
+	Name string
+	// Kind is "direct", "fanout", "topic", "headers" or what a plugin of the
+	// broker adds. Default: "direct".
+	Kind string
+	Args amqp.Table // others of the broker's; default: none
+}
+
+// QueueType says how a queue keeps its messages.
+type QueueType string
+
+const (
+	// Quorum queues are replicated if there are several nodes, and write each
+	// acknowledgement to disk: what was acknowledged does not come again after
+	// a crash of the broker.
+	Quorum QueueType = "quorum"
+	// Classic queues are on one node. What was acknowledged shortly before a
+	// crash of the broker comes again.
+	Classic QueueType = "classic"
+)
+
+// Queue describes a durable queue.
+type Queue struct {
+	Name string
+	Type QueueType // default: Quorum
+	// SingleActive lets the queue have one consumer at a time; the others are
+	// in waiting.
+	SingleActive bool
+	// DeadLetter is where the broker publishes messages that are rejected or
+	// expire, and DeadLetterKey with which routing key. By default they are
+	// dropped. Consumers of this package reject nothing; theirs is
+	// [ConsumerConfig].
+	DeadLetter, DeadLetterKey string
+	Args                      amqp.Table // others of the broker's; default: none
+}
+
+// Binding lets an exchange route to a queue.
+type Binding struct {
+	Queue    string
+	Exchange string
+	Key      string
+	Args     amqp.Table // for a headers exchange, say; default: none
+}
+
+// Declare declares all exchanges, then all queues, then all bindings. On an
+// error the channel is closed, and what came before the item at fault is
+// declared. The error is a [*TopologyError].
+func (t Topology) Declare(ch *amqp.Channel) error {
+	for _, e := range t.Exchanges {
+		if err := ch.ExchangeDeclare(e.Name, e.kind(), true, false, false, false, e.Args); err != nil {
+			return &TopologyError{fmt.Sprintf("exchange %q", e.Name), err}
+		}
+	}
+	for _, q := range t.Queues {
+		if _, err := ch.QueueDeclare(q.Name, true, false, false, false, q.arguments()); err != nil {
+			return &TopologyError{fmt.Sprintf("queue %q", q.Name), err}
+		}
+	}
+	for _, b := range t.Bindings {
+		if err := ch.QueueBind(b.Queue, b.Key, b.Exchange, false, b.Args); err != nil {
+			return &TopologyError{b.String(), err}
+		}
+	}
+	return nil
+}
+
+// And returns what is in t, and then what is in other.
+func (t Topology) And(other Topology) Topology {
+	return Topology{
+		Exchanges: slices.Concat(t.Exchanges, other.Exchanges),
+		Queues:    slices.Concat(t.Queues, other.Queues),
+		Bindings:  slices.Concat(t.Bindings, other.Bindings),
+	}
+}
+
+func (t Topology) isEmpty() bool { return len(t.Exchanges)+len(t.Queues)+len(t.Bindings) == 0 }
+
+func (e Exchange) kind() string {
+	if e.Kind == "" {
+		return amqp.ExchangeDirect
+	}
+	return e.Kind
+}
+
+func (b Binding) String() string {
+	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
+}
+
+const (
+	argSingleActive  = "x-single-active-consumer"
+	argDeadLetter    = "x-dead-letter-exchange"
+	argDeadLetterKey = "x-dead-letter-routing-key"
+)
+
+// arguments are those of the declaration.
+func (q Queue) arguments() amqp.Table {
+	args := amqp.Table{amqp.QueueTypeArg: string(q.queueType())}
+	maps.Copy(args, q.Args)
+	if q.SingleActive {
+		args[argSingleActive] = true
+	}
+	if q.DeadLetter != "" || q.DeadLetterKey != "" {
+		args[argDeadLetter] = q.DeadLetter // "" is the default exchange
+	}
+	if q.DeadLetterKey != "" {
+		args[argDeadLetterKey] = q.DeadLetterKey
+	}
+	return args
+}
+
+func (q Queue) queueType() QueueType {
+	if q.Type == "" {
+		return Quorum
+	}
+	return q.Type
+}
+
+func (t Topology) validate(p *problems) {
+	for i, e := range t.Exchanges {
+		p.add(e.Name == "", "Topology.Exchanges[%d] has no name", i)
+		p.addName(e.Name)
+		p.addArgs(fmt.Sprintf("exchange %q", e.Name), e.Args)
+	}
+	for i, q := range t.Queues {
+		p.add(q.Name == "", "Topology.Queues[%d] has no name", i)
+		p.addName(q.Name)
+		p.add(q.queueType() != Quorum && q.queueType() != Classic, "queue %q: type %q is unknown: use Quorum or Classic", q.Name, q.Type)
+		for _, name := range []string{amqp.QueueTypeArg, argSingleActive, argDeadLetter, argDeadLetterKey} {
+			_, has := q.Args[name]
+			p.add(has, "queue %q: argument %q has a field of its own", q.Name, name)
+		}
+		p.addArgs(fmt.Sprintf("queue %q", q.Name), q.Args)
+	}
+	for _, b := range t.Bindings {
+		p.add(b.Queue == "" || b.Exchange == "", "%v: both need a name; the default exchange has all queues bound already", b)
+		p.addName(b.Key)
+		p.addArgs(b.String(), b.Args)
+	}
+}
+
+// addName adds a name that is too long for the protocol.
+func (p *problems) addName(name string) {
+	p.add(len(name) > maxShort, "name %.80q has %d bytes: the protocol has room for %d", name, len(name), maxShort)
+}
+
+func (p *problems) addArgs(of string, args amqp.Table) {
+	err := args.Validate()
+	p.add(err != nil, "%s: arguments: %w", of, err)
+}
+
+// mended tells whether waiting may mend what the broker has against a topology.
+func mended(err error) bool {
+	var e *amqp.Error
+	if !errors.As(err, &e) || !e.Server {
+		return true
+	}
+	switch e.Code {
+	case amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.PreconditionFailed:
+		return false
+	}
+	return true
+}

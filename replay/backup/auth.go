@@ -1,0 +1,142 @@
+package backup
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/interlock/internal/httpauth"
+)
+
+// Key is a secret that sender and receiver share, with a name that says which
+// one was used.
+type Key struct {
+	// ID is 1 to 64 letters, digits, dots, dashes and underscores.
+	ID string
+	// Secret is at least 32 bytes, drawn at random.
+	Secret []byte
+}
+
+// String returns the ID, so that a secret does not get into a log.
+func (k Key) String() string { return "key " + k.ID }
+
+// GoString is as String, for %#v.
+func (k Key) GoString() string { return k.String() }
+
+func (k Key) validate() error { return httpauth.Key(k).Validate() }
+
+// authorization returns the header of a request with this body.
+func (k Key) authorization(body []byte, now time.Time) string {
+	return httpauth.Key(k).Authorization(signed(body), now)
+}
+
+// signed is what the signature of a request is for.
+func signed(body []byte) httpauth.Request {
+	return httpauth.Request{
+		Protocol: fmt.Sprintf("interlock-backup-%d", Version),
+		Method:   http.MethodPost,
+		Content:  fmt.Sprintf("%x", sha256.Sum256(body)),
+	}
+}
+
+// bearer is the scheme of tokens.
+const bearer = "Bearer "
+
+// minToken is the length of the shortest token, in bytes.
+const minToken = 32
+
+// Token is a bearer token: at least 32 characters that were drawn at random,
+// of those that RFC 6750 allows, which are letters, digits and "-._~+/=".
+// Whoever reads a request can use its token from then on: use TLS.
+type Token string
+
+// String hides the token, so that it does not get into a log.
+func (t Token) String() string { return fmt.Sprintf("token of %d bytes", len(t)) }
+
+// GoString is as String, for %#v.
+func (t Token) GoString() string { return t.String() }
+
+func (t Token) validate() error {
+	allowed := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/=", r)
+	}
+	switch {
+	case len(t) < minToken:
+		return fmt.Errorf("%d characters: draw at least %d at random", len(t), minToken)
+	case strings.ContainsFunc(string(t), func(r rune) bool { return !allowed(r) }):
+		return errors.New("use letters, digits and -._~+/= only")
+	}
+	return nil
+}
+
+// Errors for the receiver's log and the sender's eyes.
+var (
+	errNoToken = errors.New("the request has no token: Authorization is to be Bearer TOKEN")
+	errToken   = errors.New("unknown token")
+)
+
+// guard tells who may post. Without keys and tokens everybody may.
+type guard struct {
+	keys   []httpauth.Key
+	tokens [][sha256.Size]byte // hashes, so that comparing does not tell lengths
+	skew   time.Duration
+}
+
+func newGuard(keys []Key, tokens []Token, skew time.Duration) guard {
+	g := guard{skew: skew}
+	for _, k := range keys {
+		g.keys = append(g.keys, httpauth.Key(k))
+	}
+	for _, t := range tokens {
+		g.tokens = append(g.tokens, sha256.Sum256([]byte(t)))
+	}
+	return g
+}
+
+// admit looks at the header of a request. Whoever comes with a signature has to
+// pass verify once there is a body; until then only its form, key and time are
+// known to be right.
+func (g guard) admit(header string) (verify func(body []byte) error, err error) {
+	pass := func([]byte) error { return nil }
+	token, isToken := strings.CutPrefix(header, bearer)
+	switch {
+	case g.keys == nil && g.tokens == nil:
+		return pass, nil
+	case g.tokens != nil && isToken:
+		return pass, g.checkToken(token)
+	case g.keys == nil:
+		return nil, errNoToken
+	}
+	signature, err := httpauth.Parse(header, g.keys)
+	if err == nil {
+		err = signature.Fresh(time.Now(), g.skew)
+	}
+	return func(body []byte) error { return signature.Verify(signed(body), time.Now(), g.skew) }, err
+}
+
+func (g guard) checkToken(token string) error {
+	hash, found := sha256.Sum256([]byte(token)), 0
+	for _, t := range g.tokens {
+		found |= subtle.ConstantTimeCompare(hash[:], t[:])
+	}
+	if found == 0 {
+		return errToken
+	}
+	return nil
+}
+
+// challenge is for the header WWW-Authenticate.
+func (g guard) challenge() []string {
+	var list []string
+	if g.keys != nil {
+		list = append(list, httpauth.Scheme)
+	}
+	if g.tokens != nil {
+		list = append(list, strings.TrimSpace(bearer))
+	}
+	return list
+}

@@ -1,0 +1,67 @@
+package backup
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/interlock-go/interlock/replay/outbox"
+)
+
+// PublisherConfig configures a [Publisher]. Primary and Backup are required;
+// the zero value of every other field means its default.
+type PublisherConfig struct {
+	// Primary is the usual way, a broker's publisher for example.
+	Primary outbox.Publisher
+	// Backup is the other way, usually a [Client]. It has to bound its time by
+	// itself, as a client does.
+	Backup outbox.Publisher
+
+	// Timeout is how long the primary may take to confirm an event before the
+	// backup gets it. It should be longer than a confirmation takes under
+	// load, or events go both ways for nothing, and a small part of the time
+	// that the caller gives Publish. Default: 50 ms.
+	Timeout time.Duration
+	// Failures is how many events in a row the primary has to fail for, until
+	// events go to the backup without asking it. Default: 3.
+	Failures int
+	// Probe is how long the primary is left alone then. After that one event
+	// at a time tries it, and when one succeeds it is used as before. An event
+	// that tries in vain goes to the backup after Timeout at the latest.
+	// Default: 1 s.
+	Probe time.Duration
+	// Alive, if set, is for a primary that knows by itself whether it has its
+	// broker. It returns a context that ends, with the cause, when that is
+	// lost, one that has ended while there is none, and a new one once the
+	// primary has a broker again. Events that wait in the primary go to the
+	// backup as soon as the context ends, whatever Timeout is, and the primary
+	// is not asked until there is a new one. It is called for every event, so
+	// it must be quick. Default: the primary's errors tell.
+	Alive func() context.Context
+
+	// Logger is told of each switch. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (c PublisherConfig) withDefaults() PublisherConfig {
+	setDefault(&c.Timeout, 50*time.Millisecond)
+	setDefault(&c.Failures, 3)
+	setDefault(&c.Probe, time.Second)
+	if c.Alive == nil {
+		c.Alive = context.Background
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func (c PublisherConfig) validate() error {
+	var p problems
+	p.add(c.Primary == nil, "Primary is nil")
+	p.add(c.Backup == nil, "Backup is nil: give a Client")
+	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.add(c.Failures < 0, "Failures is %d: it must not be negative", c.Failures)
+	p.add(c.Probe < 0, "Probe is %v: it must not be negative", c.Probe)
+	return p.err()
+}

@@ -37,6 +37,9 @@ type counts struct {
 
 func (c *counts) add(r Result) { c.results[r].Add(1) }
 
+// Config returns the settings, with the defaults of what was not set.
+func (s *Sequencer) Config() Config { return s.cfg }
+
 // Stats returns the counts. It goes once through the streams in memory.
 func (s *Sequencer) Stats() Stats {
 	of := func(r Result) uint64 { return s.counts.results[r].Load() }

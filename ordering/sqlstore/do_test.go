@@ -150,6 +150,8 @@ func TestAZombieHasNoEffect(t *testing.T) {
 	})
 }
 
+type anyKey struct{}
+
 // TestAnEffectThatCallsItsStore would wait for itself.
 func TestAnEffectThatCallsItsStore(t *testing.T) {
 	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
@@ -164,7 +166,7 @@ func TestAnEffectThatCallsItsStore(t *testing.T) {
 		}
 		require.NoError(t, store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
 			for name, call := range calls {
-				assert.ErrorIs(t, call(context.WithValue(ctx, struct{}{}, 1)), dispatcher.ErrNested, name)
+				assert.ErrorIs(t, call(context.WithValue(ctx, anyKey{}, 1)), dispatcher.ErrNested, name)
 			}
 			return effect("a-1")(ctx, tx)
 		}))

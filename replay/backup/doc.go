@@ -60,8 +60,8 @@
 //	unfinished     nothing was recorded: send it again
 //	pending        it was taken, and nothing is recorded yet: send it again
 //
-// What is pending goes on in the receiver; sent again it has the outcome of the
-// first one. The messages are for people.
+// What is pending goes on in the receiver; sent again, it is answered once the
+// first one has its outcome. The messages are for people.
 //
 // Any other status says that no event of the request was taken, with the index
 // of the event at fault, from 0, where there is one:

@@ -50,3 +50,40 @@ type fatal struct{ err error }
 
 func (f fatal) Error() string { return f.err.Error() }
 func (f fatal) Unwrap() error { return f.err }
+
+// Reasons why a message was not published; a [*PublishError] wraps one of them.
+var (
+	// ErrUnroutable: the exchange has no queue for the message's routing key.
+	// It may have one later.
+	ErrUnroutable = errors.New("no queue gets it: bind one to the exchange, or correct the route")
+	// ErrNacked: the broker has not taken the message. Its queue is full, for
+	// example, and is declared to refuse messages then.
+	ErrNacked = errors.New("the broker has not taken it: look at the queue's limits and state")
+	// ErrUnknown: the message was sent, and it is not known whether it has
+	// arrived. If it is sent again it may be there twice, which its numbers
+	// make harmless.
+	ErrUnknown = errors.New("sent, but not confirmed in time")
+	// ErrNotSent: the message was never sent.
+	ErrNotSent = errors.New("not sent")
+)
+
+// ErrPublisherClosed is wrapped by the errors for messages after Close, and for
+// those that were not confirmed by its end.
+var ErrPublisherClosed = errors.New("rabbitmq: the publisher is closed")
+
+// PublishError says which message was not published, or may not have been, and
+// why.
+type PublishError struct {
+	MessageID string // of the message
+	Exchange  string // where it was to go; "" is the default exchange
+	Key       string // its routing key
+	Err       error  // the reason
+}
+
+// Error names the message, cut after 80 characters, and where it was to go.
+func (e *PublishError) Error() string {
+	return fmt.Sprintf("rabbitmq: message %.80q to exchange %q with key %q: %v", e.MessageID, e.Exchange, e.Key, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *PublishError) Unwrap() error { return e.Err }

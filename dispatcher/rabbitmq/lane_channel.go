@@ -1,0 +1,205 @@
+package rabbitmq
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/dispatcher"
+)
+
+var errConfirmTimeout = errors.New("no confirmation within ConfirmTimeout")
+
+// serve sends the lane's messages, on one channel after the other, until the
+// connection is gone.
+func (l *lane) serve(ctx context.Context, conn *amqp.Connection) {
+	delays := &backoff.ExponentialBackOff{
+		InitialInterval: l.p.cfg.MinBackoff, MaxInterval: l.p.cfg.MaxBackoff,
+		RandomizationFactor: backoff.DefaultRandomizationFactor, Multiplier: backoff.DefaultMultiplier,
+	}
+	delays.Reset()
+	for ctx.Err() == nil && !conn.IsClosed() {
+		progress, err := l.serveChannel(ctx, conn)
+		if ctx.Err() != nil || conn.IsClosed() {
+			return
+		}
+		l.p.cfg.Logger.Warn("rabbitmq: a channel of the publisher was closed, its messages are sent again", "error", err)
+		if progress {
+			delays.Reset()
+		} else {
+			sleep(ctx, delays.NextBackOff())
+		}
+	}
+}
+
+// serveChannel sends on one channel until that is gone, and tells whether any
+// message is over by it.
+func (l *lane) serveChannel(ctx context.Context, conn *amqp.Connection) (progress bool, err error) {
+	stop := context.AfterFunc(ctx, func() { closeConnection(conn) }) // since the calls have no context
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if stop(); err != nil {
+		return false, fmt.Errorf("opening a channel: %w", err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	returns := ch.NotifyReturn(make(chan amqp.Return, l.p.cfg.Window)) // has room for all, so the client never waits
+	life, end := context.WithCancelCause(ctx)
+	first := l.begin(ch, returns, end, conn.Config.FrameSize)
+	var running sync.WaitGroup
+	running.Go(func() { l.send(life, ch, end) })
+	running.Go(func() { l.collect(life, ch) })
+	select {
+	case reason := <-closed:
+		end(closeReason(reason))
+	case <-life.Done():
+		closeChannel(ch, conn)
+	}
+	running.Wait()
+	return l.over(context.Cause(life)) > first, context.Cause(life)
+}
+
+// closeChannel closes a channel, and the connection with it if the broker does
+// not answer.
+func closeChannel(ch *amqp.Channel, conn *amqp.Connection) {
+	late := time.AfterFunc(closeTimeout, func() { _ = conn.CloseDeadline(time.Now()) })
+	defer late.Stop()
+	_ = ch.Close()
+}
+
+// begin takes a new channel into use. It returns the number of the first slot,
+// from which on all are sent.
+func (l *lane) begin(ch *amqp.Channel, returns <-chan amqp.Return, giveUp context.CancelCauseFunc, frame int) (first uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.ch, l.mu.returns, l.mu.giveUp, l.mu.frame = ch, returns, giveUp, frame
+	l.mu.since = time.Now()
+	return l.mu.head
+}
+
+// send sends what there is, in order, until ctx ends.
+func (l *lane) send(ctx context.Context, ch *amqp.Channel, end context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		s := l.toSend()
+		if s == nil {
+			select {
+			case <-l.work:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		confirm, err := ch.PublishWithDeferredConfirm(s.exchange, s.key, true, false, s.Publishing)
+		if err != nil {
+			// The reason that the broker has given, if it has, comes by
+			// NotifyClose; here it may only say that the channel is closed.
+			if !ch.IsClosed() {
+				end(err)
+			}
+			return
+		}
+		l.isSent(s, confirm)
+	}
+}
+
+// collect waits for confirmations until ctx ends.
+func (l *lane) collect(ctx context.Context, ch *amqp.Channel) {
+	var told []result
+	for {
+		select {
+		case <-l.oldest():
+			if ch.IsClosed() {
+				return // over looks at what was confirmed
+			}
+			told = l.settle(told[:0])
+			tell(told)
+		case <-l.sent:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// takeReturnsLocked notes which messages came back. The client hands over what
+// came back before it tells of the confirmation.
+func (l *lane) takeReturnsLocked() {
+	for {
+		select {
+		case r, ok := <-l.mu.returns:
+			if !ok { // closed with the channel
+				l.mu.returns = nil
+				return
+			}
+			l.returnedLocked(r)
+		default:
+			return
+		}
+	}
+}
+
+// returnedLocked notes that a message came back. Of several that are alike it
+// is the first; which one it was makes no difference then.
+func (l *lane) returnedLocked(r amqp.Return) {
+	for n := l.mu.head; n < l.mu.next; n++ {
+		s := l.at(n)
+		if s.onWire && s.refusal == nil && s.exchange == r.Exchange && s.key == r.RoutingKey &&
+			s.MessageId == r.MessageId && bytes.Equal(s.Body, r.Body) {
+			s.refusal = fmt.Errorf("%w (%d %s)", ErrUnroutable, r.ReplyCode, r.ReplyText)
+			return
+		}
+	}
+}
+
+// over ends the use of a channel. What is not confirmed is to be sent again in
+// order, except for what was told meanwhile. It returns the number of the first
+// slot then.
+//
+// The broker closes a channel because of one message, but does not say which.
+// If there is one that it can be, that one fails. If there are several, they
+// are sent one at a time, until the one is found.
+func (l *lane) over(cause error) (first uint64) {
+	var told []result
+	defer func() { tell(told) }()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var suspects []uint64
+	for n := l.mu.head; n < l.mu.next; n++ {
+		s := l.at(n)
+		if _, told = l.settleLocked(s, told); s.onWire {
+			suspects = append(suspects, n)
+		}
+		s.onWire, s.confirm, s.refusal = false, nil, nil
+	}
+	if reason := refusal(cause); reason != nil && len(suspects) == 1 {
+		s := l.at(suspects[0])
+		told = l.finishLocked(s, s.failed(reason), told)
+	} else if reason != nil && len(suspects) > 1 {
+		l.mu.careful = suspects[len(suspects)-1] + 1
+	}
+	l.mu.ch, l.mu.returns, l.mu.giveUp = nil, nil, nil
+	l.mu.next = l.mu.head
+	l.retireLocked()
+	return l.mu.head
+}
+
+// refusal returns why the broker closed a channel because of a message, or nil
+// if that is not why it was closed.
+func refusal(cause error) error {
+	var e *amqp.Error
+	if !errors.As(cause, &e) || !e.Server {
+		return nil
+	}
+	switch e.Code {
+	case amqp.PreconditionFailed, amqp.ContentTooLarge: // it is too large, or has a property that cannot be
+		return dispatcher.Permanent(e)
+	case amqp.NotFound, amqp.AccessRefused: // the exchange
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package rabbitmq
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// RootDepth is how many segments of a key decide its partition: a kind and a
+// name, as in client/42. All that is below goes the same way.
+const RootDepth = 2
+
+// Partition returns the partition of a key, from 0 to n-1, of n ones. It is the
+// same in every process, on every platform, and in every version of this
+// package; keys with their first [RootDepth] segments in common have the same.
+// If n grows by one, one key in n+1 moves, to the new partition. An n below 1
+// counts as 1.
+//
+// It is the jump consistent hash of J. Lamping and E. Veach, "A Fast, Minimal
+// Memory, Consistent Hash Algorithm" (2014), arXiv:1406.2294, of the 64-bit
+// FNV-1a hash of those segments, with a zero byte between any two. RabbitMQ's
+// own exchange for this, x-consistent-hash, moves keys when the broker is
+// restarted.
+func Partition(key lockkeys.Key, n int) int { return jump(rootHash(key), n) }
+
+// ErrSpansPartitions is wrapped by the errors for events that are in several
+// partitions.
+var ErrSpansPartitions = errors.New("rabbitmq: the event has streams in several partitions")
+
+// PartitionOf returns the partition of an event: that of all its streams. One
+// queue per partition, each with a consumer of its own, cannot keep order
+// between them, so an event whose streams are in several is refused, with an
+// error that wraps [ErrSpansPartitions] and is marked by [dispatcher.Permanent].
+func PartitionOf(e *ordering.Event, n int) (int, error) {
+	if len(e.Positions) == 0 {
+		return 0, dispatcher.Permanent(&ordering.EventError{ID: e.ID, Reason: ordering.ErrNoPosition})
+	}
+	first := Partition(e.Positions[0].Stream, n)
+	for _, p := range e.Positions[1:] {
+		if other := Partition(p.Stream, n); other != first {
+			return 0, dispatcher.Permanent(fmt.Errorf("%w: event %.80q: %s is in %d of %d, %s in %d: "+
+				"give the streams their first %d segments in common, send one event to each, or have one partition",
+				ErrSpansPartitions, e.Name(), e.Positions[0].Stream, first, n, p.Stream, other, RootDepth))
+		}
+	}
+	return first, nil
+}
+
+// Partitions are the queues of a service that runs in several processes. Each
+// queue has one active consumer, and the others are in waiting, so the events
+// of a key are worked on in one process at a time, in order.
+//
+// The number of partitions is not to be changed while there are messages in the
+// queues: keys move, and what is in the old queue may be overtaken.
+type Partitions struct {
+	// Prefix is what the queues' names begin with: the queues of "orders" are
+	// orders.0, orders.1 and so on.
+	Prefix string
+	// Count is the number of queues. Less than 1 counts as 1.
+	Count int
+	// Queue is how all of them are declared; its Name does not count, and
+	// SingleActive is always on.
+	Queue Queue
+}
+
+// QueueName returns the name of the queue of a partition.
+func (p Partitions) QueueName(partition int) string { return fmt.Sprintf("%s.%d", p.Prefix, partition) }
+
+// Topology returns the queues of all partitions.
+func (p Partitions) Topology() Topology {
+	queues := make([]Queue, max(p.Count, 1))
+	for i := range queues {
+		queues[i] = p.Queue
+		queues[i].Name, queues[i].SingleActive = p.QueueName(i), true
+	}
+	return Topology{Queues: queues}
+}
+
+// Route sends an event to the queue of its partition, through the default
+// exchange; see [PublisherConfig]. The error is that of [PartitionOf].
+func (p Partitions) Route(e *ordering.Event) (exchange, key string, err error) {
+	partition, err := PartitionOf(e, max(p.Count, 1))
+	if err != nil {
+		return "", "", err
+	}
+	return "", p.QueueName(partition), nil
+}
+
+// rootHash is the 64-bit FNV-1a hash of a key's first RootDepth segments, with
+// a zero byte between any two.
+func rootHash(key lockkeys.Key) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	hash, depth := uint64(offset), 0
+	for segment := range key.Segments() {
+		if depth == RootDepth {
+			break
+		}
+		if depth > 0 {
+			hash *= prime // for the zero byte
+		}
+		for _, b := range []byte(segment) {
+			hash = (hash ^ uint64(b)) * prime
+		}
+		depth++
+	}
+	return hash
+}
+
+// jump is the jump consistent hash.
+func jump(key uint64, n int) int {
+	var bucket, next int64 = -1, 0
+	for next < int64(n) {
+		bucket = next
+		key = key*2862933555777941757 + 1
+		next = int64(float64(bucket+1) * (float64(1<<31) / float64(key>>33+1)))
+	}
+	return int(max(bucket, 0))
+}

@@ -15,11 +15,6 @@ import (
 // Version is the version of the protocol.
 const Version = 1
 
-type requestBody struct {
-	Version int             `json:"version"`
-	Events  json.RawMessage `json:"events"`
-}
-
 type answerBody struct {
 	Version int      `json:"version"`
 	Results []result `json:"results"`
@@ -69,11 +64,10 @@ func encodeRequest(events []*ordering.Event) ([]byte, error) {
 			return nil, dispatcher.Permanent(&badEvent{i, err})
 		}
 	}
-	list, err := json.Marshal(events)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(requestBody{Version, list})
+	return json.Marshal(struct {
+		Version int               `json:"version"`
+		Events  []*ordering.Event `json:"events"`
+	}{Version, events})
 }
 
 // badEvent says which event of a request is not valid.
@@ -94,7 +88,10 @@ func decodeRequest(data []byte, most int) ([]*ordering.Event, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the body is not UTF-8")
 	}
-	var body requestBody
+	var body struct {
+		Version int             `json:"version"`
+		Events  json.RawMessage `json:"events"`
+	}
 	err := decodeStrictly(data, &body)
 	switch { // the version is read in spite of fields that are not known
 	case body.Version != 0 && body.Version != Version:

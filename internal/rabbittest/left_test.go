@@ -28,12 +28,13 @@ func child() {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
 	n, err := rabbittest.New()
 	require.NoError(t, err)
-	require.NotEmpty(t, left(t, os.TempDir()))
+	require.NotEmpty(t, left(dir))
 	require.NoError(t, n.Close())
-	require.Empty(t, left(t, os.TempDir()))
+	requireNothingLeft(t, dir)
 	require.NoError(t, n.Close(), "again")
 	require.ErrorContains(t, n.Restart(), "closed")
 	require.Error(t, n.Kill())
@@ -48,22 +49,23 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 	require.NoError(t, c.Start())
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	require.NotEmpty(t, left(t, dir))
+	require.NotEmpty(t, left(dir))
 	require.NoError(t, c.Process.Kill())
 	require.Error(t, c.Wait())
-	require.Eventually(t, func() bool { return len(left(t, dir)) == 0 }, 10*time.Second, 10*time.Millisecond)
+	requireNothingLeft(t, dir)
 }
 
-// left returns the files in a folder and the processes that have it in their
-// environment.
-func left(t *testing.T, dir string) (found []string) {
+func requireNothingLeft(t *testing.T, dir string) {
 	t.Helper()
-	found, err := filepath.Glob(dir + "/*")
-	require.NoError(t, err)
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(left(dir)) == 0 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// left returns the files in a folder and the processes that live in one of them.
+func left(dir string) []string {
+	found, _ := filepath.Glob(dir + "/*")
+	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
-		env, _ := os.ReadFile(p + "/environ") // those of others are not readable
+		env, _ := os.ReadFile(p + "/environ") // those of other users are not readable
 		if strings.Contains(string(env), "HOME="+dir+"/") {
 			found = append(found, p)
 		}

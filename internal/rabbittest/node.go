@@ -158,7 +158,7 @@ func (n *Node) Restart() (err error) {
 }
 
 // Kill ends the node at once with kill -9, as a crash does, and returns when it
-// is gone.
+// is gone. See Sync for what was declared just before.
 func (n *Node) Kill() error { return n.end(syscall.SIGKILL) }
 
 // Stop ends the node in good order and returns when it is gone.
@@ -183,8 +183,8 @@ func (n *Node) end(signal syscall.Signal) error {
 	return nil
 }
 
-// Close ends the node, if it runs, and removes its data. A second one does
-// nothing.
+// Close ends the node, if it runs, and removes its data; what Erlang started
+// beside it ends a moment later by itself. A second one does nothing.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -93,6 +93,7 @@ func TestANodeThatEndsComesBackWithWhatWasConfirmed(t *testing.T) {
 			before, ch := open(t, n.URL())
 			lost := before.NotifyClose(make(chan *amqp.Error, 1))
 			queue := declare(t, ch)
+			require.NoError(t, n.Sync())
 			requireKept(t, publish(t, ch, queue, "kept"))
 
 			require.Error(t, n.Restart(), "it runs")

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -18,7 +19,7 @@ import (
 var node = sync.OnceValues(func() (*rabbittest.Node, error) { return rabbittest.New() })
 
 // nodeStarted tells TestMain whether there is a node to close.
-var nodeStarted bool
+var nodeStarted atomic.Bool
 
 // broker returns the node that the tests share. Tests that kill one have one of
 // their own.
@@ -28,7 +29,7 @@ func broker(t testing.TB) *rabbittest.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodeStarted = true
+	nodeStarted.Store(true)
 	return n
 }
 
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("rapid.nofailfile", "true")
 	flag.Parse()
 	code := m.Run()
-	if nodeStarted {
+	if nodeStarted.Load() {
 		if n, err := node(); err == nil {
 			_ = n.Close()
 		}

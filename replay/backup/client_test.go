@@ -2,8 +2,6 @@ package backup_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -236,36 +234,5 @@ func TestBadClientConfig(t *testing.T) {
 	_, err := backup.NewClient(backup.ClientConfig{URL: "https://a", Key: backup.Key{ID: "a"}, Token: "short", Timeout: -1})
 	for _, problem := range []string{"Key: key", "Key and Token are both set", "Token: 5 characters", "Timeout is -1ns"} {
 		assert.ErrorContains(t, err, problem)
-	}
-}
-
-func TestHealth(t *testing.T) {
-	get := func(h http.Handler) (int, string) {
-		response, body := ask(t, h, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-		return response.StatusCode, body
-	}
-	status, body := get(backup.Health())
-	assert.Equal(t, http.StatusOK, status)
-	assert.Equal(t, `{"status":"ok"}`, body)
-
-	seq, _ := sequencer(t, ordering.Config{})
-	ready, err := backup.NewReady(backup.ReadyConfig{Checks: []backup.Check{
-		{Name: "always", Check: func(context.Context) error { return nil }},
-		{Name: "sequencer", Check: func(context.Context) error { return seq.Err() }},
-	}})
-	require.NoError(t, err)
-	status, body = get(ready)
-	assert.Equal(t, http.StatusOK, status)
-	assert.Equal(t, `{"status":"ready","failed":[]}`, body)
-	require.NoError(t, seq.Close())
-	status, body = get(ready)
-	assert.Equal(t, http.StatusServiceUnavailable, status)
-	assert.Equal(t, `{"status":"not ready","failed":["sequencer"]}`, body)
-	assert.True(t, json.Valid([]byte(body)))
-
-	_, err = backup.NewReady(backup.ReadyConfig{Timeout: -1, Checks: []backup.Check{{}}})
-	require.ErrorIs(t, err, backup.ErrConfig)
-	for _, problem := range []string{"Timeout is -1ns", "Checks[0]: Name is empty", "Checks[0]: Check is nil"} {
-		assert.ErrorContains(t, err, problem, fmt.Sprint(err))
 	}
 }

@@ -112,7 +112,7 @@ func (c *Client) Close() {
 }
 
 // Publish posts an event and returns nil once the receiver has it for good. The
-// error is an [*Error] or an [*ResultError]. It is marked by
+// error is an [*Error] or a [*ResultError]. It is marked by
 // [dispatcher.Permanent] if the receiver refuses the event, whoever sends it
 // and whenever: it is not valid, too large, or contradicts others in its
 // numbers. Everything else is to be tried again, wrong keys and URLs too, for

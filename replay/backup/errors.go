@@ -30,7 +30,9 @@ var (
 var errNoReturn = errors.New("backup: the primary panicked or called runtime.Goexit")
 
 // FailedError is the error of an event that neither channel has confirmed. It
-// is to be sent again: either of them may have taken it all the same.
+// is to be sent again, unless it is marked by [dispatcher.Permanent] since the
+// receiver at the backup's end refuses the event: either channel may have taken
+// it all the same.
 type FailedError struct {
 	Primary error
 	Backup  error

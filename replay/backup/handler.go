@@ -21,7 +21,7 @@ import (
 // Handler takes events over HTTP and offers them to a sink. It is an
 // [net/http.Handler] for any path and may be used from any number of goroutines
 // at once. There is nothing to close: [net/http.Server.Shutdown] waits for the
-// requests that are being served, [HandlerConfig.Wait] at most.
+// requests that are being served, ReadTimeout and Wait at most.
 //
 // Give the [net/http.Server] that it runs in a ReadHeaderTimeout, and if it has
 // a WriteTimeout one that is longer than ReadTimeout and Wait together.

@@ -11,7 +11,9 @@ type Channel uint8
 
 // Channels.
 const (
+	// Primary is that of [PublisherConfig.Primary].
 	Primary Channel = iota + 1
+	// Backup is that of [PublisherConfig.Backup].
 	Backup
 )
 

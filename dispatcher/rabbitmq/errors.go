@@ -45,6 +45,31 @@ func (e *MessageError) Error() string {
 // Unwrap gives the reason.
 func (e *MessageError) Unwrap() error { return e.Err }
 
+// Errors of [Consumer.Run].
+var (
+	// ErrRunning is returned for a consumer that runs already.
+	ErrRunning = errors.New("rabbitmq: the consumer runs already")
+	// ErrGrace is wrapped when a consumer ended with messages that the
+	// receiver had not settled in time. They come again.
+	ErrGrace = errors.New("rabbitmq: messages were not settled in time: shut the receiver down when the consumer is to stop, or make Grace longer")
+)
+
+// PoisonError says which message ended a consumer that has no place for dead
+// letters. It is still in the queue.
+type PoisonError struct {
+	Queue     string
+	MessageID string
+	Err       error // what is wrong with it
+}
+
+// Error names the queue and the message, cut after 80 characters.
+func (e *PoisonError) Error() string {
+	return fmt.Sprintf("rabbitmq: message %.80q of queue %s is of no use, and ConsumerConfig.DeadLetter says nothing about where to put it: %v", e.MessageID, e.Queue, e.Err)
+}
+
+// Unwrap gives what is wrong with the message.
+func (e *PoisonError) Unwrap() error { return e.Err }
+
 // fatal is an error that ends a link, and with it what uses it.
 type fatal struct{ err error }
 

@@ -1,0 +1,269 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Receiver takes the messages of a consumer; see [Events] and [Messages].
+type Receiver interface {
+	// Receive takes a message, and has settle called once with what is to
+	// become of it; that may be long after Receive has returned. Messages
+	// come one at a time, in the order of the queue, and the next one does
+	// not come before Receive has returned. It should return soon when ctx
+	// ends: with the channel, or when the consumer is to stop.
+	//
+	// An error means that the message was not taken, and that settle is not
+	// called: that of ctx once it has ended, or one with which the consumer
+	// ends. The message goes back to the queue.
+	//
+	// The message's own methods for acknowledging it do not work.
+	Receive(ctx context.Context, m amqp.Delivery, settle Settle) error
+}
+
+// Consumer gives the messages of a queue to a [Receiver] and acknowledges each
+// when its effect is durable. Make one with [NewConsumer]; its methods may be
+// called from any number of goroutines at once.
+type Consumer struct {
+	cfg     ConsumerConfig
+	link    *link
+	letters *deadLetters // nil if there is nowhere to publish them
+	running atomic.Bool
+
+	connected                                             atomic.Bool
+	received, acked, deadLettered, returned, late, epochs atomic.Uint64
+	open                                                  atomic.Int64
+}
+
+// ConsumerStats counts what a consumer has done since it was made.
+type ConsumerStats struct {
+	Connected    bool   // it consumes at the moment
+	Epochs       uint64 // how often it began to consume: one more than its reconnections
+	Received     uint64 // messages, redeliveries too
+	Acked        uint64 // those that were settled as done, or as dead letters
+	DeadLettered uint64 // of those
+	Returned     uint64 // left to the broker
+	Late         uint64 // settled when their channel was gone, so that it had no effect
+	Open         int    // received and not settled
+}
+
+// NewConsumer makes a consumer. The error wraps [ErrConfig].
+func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Consumer{cfg: cfg, link: newLink(cfg.Endpoint), letters: newDeadLetters(cfg)}, nil
+}
+
+// Run consumes until ctx ends, through everything that the broker and the
+// network do: it reconnects, with back-off, and goes on where it was.
+//
+// When ctx ends, the receiver gets no more messages. Run waits until those that
+// it has are settled, [ConsumerConfig.Grace] at most, acknowledges them, and
+// closes the connection. Only then does the broker put all others back, in their
+// order, and give any to another consumer of a single-active queue. So shut the
+// receiver's sequencer or dispatcher down as soon as ctx has ended: it finishes
+// what runs and gives back what does not. Run returns nil then, or an error
+// that wraps [ErrGrace] if some were not settled in time.
+//
+// Other errors are that of the receiver, a [*PoisonError], a [*TopologyError]
+// for a queue that cannot be declared as it is wanted, and [ErrRunning].
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer c.running.Store(false)
+	alive, end := context.WithCancel(context.WithoutCancel(ctx)) // until everything is settled
+	defer end()
+	var life sync.Mutex // held while there is a connection to finish with
+	stop := context.AfterFunc(ctx, func() {
+		life.Lock()
+		defer life.Unlock()
+		end()
+	})
+	defer stop()
+	var late error
+	err := c.link.run(alive, func(connected context.Context, conn *amqp.Connection) error {
+		life.Lock()
+		defer life.Unlock()
+		if ctx.Err() != nil {
+			return nil
+		}
+		err := c.consume(ctx, connected, conn)
+		if errors.Is(err, ErrGrace) {
+			late, err = err, nil
+		}
+		return err
+	})
+	return errors.Join(err, late, c.letters.close())
+}
+
+// Stats returns the counts at this moment.
+func (c *Consumer) Stats() ConsumerStats {
+	return ConsumerStats{
+		Connected: c.connected.Load(), Epochs: c.epochs.Load(), Received: c.received.Load(), Acked: c.acked.Load(),
+		DeadLettered: c.deadLettered.Load(), Returned: c.returned.Load(), Late: c.late.Load(), Open: int(c.open.Load()),
+	}
+}
+
+// Ready returns nil while the consumer consumes, for readiness checks.
+func (c *Consumer) Ready() error {
+	if !c.connected.Load() {
+		return fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue)
+	}
+	return nil
+}
+
+// consume consumes for one life of a connection, until stop or connected ends.
+func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connection) error {
+	// Calls of the client do not take a context.
+	begun := context.AfterFunc(stop, func() { closeConnection(conn) })
+	defer begun()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
+		return err
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	messages, err := ch.Consume(c.cfg.Queue, c.cfg.Tag, false, false, false, false, c.cfg.Args)
+	if err != nil {
+		return err
+	}
+	if !begun() {
+		return nil
+	}
+	alive, end := context.WithCancelCause(connected)
+	defer end(nil)
+	e := newEpoch(ch)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { // until alive ends, which it does with the channel
+		select {
+		case reason := <-closed:
+			end(closeReason(reason))
+		case <-cancelled:
+			end(errCancelled)
+		case <-alive.Done():
+		}
+	})
+	acks, endAcks := context.WithCancel(alive)
+	defer endAcks()
+	var acker sync.WaitGroup
+	acker.Go(func() { e.acknowledgeUntil(acks, end) })
+	c.connected.Store(true)
+	c.epochs.Add(1)
+	defer func() {
+		c.connected.Store(false)
+		e.end()
+		end(nil)
+		helpers.Wait()
+		acker.Wait()
+	}()
+
+	if err := c.receive(stop, alive, end, messages, e); err != nil {
+		return err
+	}
+	grace, cancel := context.WithTimeoutCause(alive, c.cfg.Grace, ErrGrace)
+	defer cancel()
+	select {
+	case <-e.quiet():
+	case <-grace.Done():
+		err = context.Cause(grace)
+	}
+	endAcks()
+	acker.Wait()
+	_, ackErr := e.acknowledge(nil)
+	return errors.Join(err, ackErr)
+}
+
+// receive gives messages to the receiver until stop or alive ends. It returns
+// nil when it was stop.
+func (c *Consumer) receive(stop, alive context.Context, end context.CancelCauseFunc, messages <-chan amqp.Delivery, e *epoch) error {
+	ctx, cancel := context.WithCancelCause(alive)
+	defer cancel(nil)
+	defer context.AfterFunc(stop, func() { cancel(context.Cause(stop)) })()
+	for {
+		select {
+		case m, ok := <-messages:
+			switch {
+			case stop.Err() != nil:
+				return nil
+			case !ok: // why is about to be known
+				<-alive.Done()
+				return context.Cause(alive)
+			}
+			if err := c.give(ctx, alive, end, m, e); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			if stop.Err() != nil && alive.Err() == nil {
+				return nil
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// give gives one message to the receiver.
+func (c *Consumer) give(ctx, alive context.Context, end context.CancelCauseFunc, m amqp.Delivery, e *epoch) error {
+	tag := m.DeliveryTag
+	m.Acknowledger = nil
+	c.received.Add(1)
+	c.open.Add(1)
+	e.received()
+	err := c.cfg.Receiver.Receive(ctx, m, func(s Settlement) { c.settle(alive, end, m, s, e) })
+	if err == nil {
+		return nil
+	}
+	c.leave(e, tag, Return())
+	if ctx.Err() != nil {
+		return nil // receive looks why
+	}
+	return fatal{fmt.Errorf("rabbitmq: receiver of queue %s: %w", c.cfg.Queue, err)}
+}
+
+// settle does with a message what was decided.
+func (c *Consumer) settle(alive context.Context, end context.CancelCauseFunc, m amqp.Delivery, s Settlement, e *epoch) {
+	if s.verdict != deadLetter {
+		c.leave(e, m.DeliveryTag, s)
+		return
+	}
+	if c.letters == nil {
+		c.leave(e, m.DeliveryTag, Return())
+		end(fatal{&PoisonError{Queue: c.cfg.Queue, MessageID: m.MessageId, Err: s.reason}})
+		return
+	}
+	c.letters.publish(alive, m, s.reason, func(published bool) {
+		if published {
+			c.leave(e, m.DeliveryTag, s)
+		} else {
+			c.leave(e, m.DeliveryTag, Return())
+		}
+	})
+}
+
+func (c *Consumer) leave(e *epoch, tag uint64, s Settlement) {
+	c.open.Add(-1)
+	switch inTime := e.leave(tag, s.verdict != giveBack); {
+	case s.verdict == giveBack:
+		c.returned.Add(1)
+	case !inTime:
+		c.late.Add(1)
+	default:
+		c.acked.Add(1)
+		if s.verdict == deadLetter {
+			c.deadLettered.Add(1)
+		}
+	}
+}
+
+// errCancelled: the queue was deleted, or a time limit of the broker's ran out.
+var errCancelled = errors.New("the broker cancelled the consumer")

@@ -1,0 +1,60 @@
+package rabbitmq
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ConsumerConfig says what to consume, and who gets it.
+type ConsumerConfig struct {
+	Endpoint
+	// Queue is the name of the queue. Required. It is declared if it is part
+	// of Topology.
+	Queue string
+	// Receiver gets the messages. Required.
+	Receiver Receiver
+	// Prefetch is how many messages the broker sends ahead of their
+	// acknowledgements: the window that can be worked on at the same time.
+	// Default: 256. It must be larger than the number of events that may wait
+	// for earlier ones, see [Events].
+	Prefetch int
+	// DeadLetter is where messages go that cannot be read or can never run.
+	// By default there is no such place, and the consumer ends with a
+	// [*PoisonError] at the first of them, which stays in the queue.
+	DeadLetter Address
+	// Grace is how long a consumer that is to stop waits for messages that the
+	// receiver has. Default: 30 s.
+	Grace time.Duration
+	// Tag names the consumer to the broker. Default: a name made up.
+	Tag string
+	// Args are arguments of the consumer, x-priority for example.
+	Args amqp.Table
+}
+
+func (c ConsumerConfig) withDefaults() ConsumerConfig {
+	c.Endpoint = c.Endpoint.withDefaults()
+	setDefault(&c.Prefetch, 256)
+	setDefault(&c.Grace, 30*time.Second)
+	return c
+}
+
+// mostPrefetch is the largest window that the protocol has room for.
+const mostPrefetch = 1<<16 - 1
+
+// validate is called after withDefaults.
+func (c ConsumerConfig) validate() error {
+	var p problems
+	c.Endpoint.validate(&p)
+	p.add(c.Queue == "", "Queue is empty: name the queue to consume")
+	p.addName(c.Queue)
+	p.add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
+	p.add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
+	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
+	if r, ok := c.Receiver.(interface{ checkPrefetch(int) error }); ok {
+		if err := r.checkPrefetch(c.Prefetch); err != nil {
+			p = append(p, err)
+		}
+	}
+	return p.err()
+}

@@ -1,0 +1,385 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+var queueTypes = []rabbitmq.QueueType{rabbitmq.Quorum, rabbitmq.Classic}
+
+func onEach(t *testing.T, test func(t *testing.T, kind rabbitmq.QueueType)) {
+	for _, kind := range queueTypes {
+		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// Late, early and doubled messages have their effects once, in order, and leave
+// the queue.
+func TestEventsAreAppliedOnceAndAcknowledged(t *testing.T) {
+	onEach(t, func(t *testing.T, kind rabbitmq.QueueType) {
+		d := newDesk(t, rabbitmq.Queue{Type: kind})
+		o := newOffice(t, ordering.NewMemory(), nil, nil)
+		s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer)})
+		for _, n := range []int{2, 1, 1, 4, 3, 2, 5} {
+			for _, stream := range []string{"a", "b"} {
+				at := fmt.Sprintf("%s=%d", stream, n)
+				d.send(at, at, "")
+			}
+		}
+		require.Eventually(t, func() bool { return s.consumer.Stats().Acked == 14 }, waitAtMost, tick)
+		s.end(t)
+		o.diary.requireOnceInOrder(t, []string{"a", "b"}, 5)
+		d.requireEmpty()
+		assert.Zero(t, s.consumer.Stats().Open)
+	})
+}
+
+// A message whose first copy still runs when the connection is lost comes again
+// and shares its result: its handler is not called twice. That the first copy
+// ends is too late to be acknowledged on the old channel.
+func TestARedeliveryJoinsTheCopyThatRuns(t *testing.T) {
+	onEach(t, func(t *testing.T, kind rabbitmq.QueueType) {
+		d := newDesk(t, rabbitmq.Queue{Type: kind})
+		link := d.node.Link(t)
+		release := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		o := newOffice(t, ordering.NewMemory(), func(context.Context, ordering.Job) error {
+			<-release
+			return nil
+		}, nil)
+		t.Cleanup(letGo) // before it is closed
+		s := d.consume(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: link.URL()}, Receiver: rabbitmq.Events(o.Sequencer)})
+		for _, at := range []string{"a=1", "b=1", "c=1"} {
+			d.send(at, at, "")
+		}
+		require.Eventually(t, func() bool { return len(o.diary.all()) == 3 }, waitAtMost, tick)
+		for epoch := uint64(2); epoch <= 4; epoch++ {
+			link.Cut()
+			link.Mend()
+			require.Eventually(t, func() bool {
+				stats := s.consumer.Stats()
+				return stats.Epochs == epoch && stats.Received == 3*epoch
+			}, waitAtMost, tick)
+		}
+		letGo()
+		require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 }, waitAtMost, tick)
+		s.end(t)
+		assert.Len(t, o.diary.all(), 3, "each ran once")
+		stats := s.consumer.Stats()
+		assert.EqualValues(t, 3, stats.Acked)
+		assert.EqualValues(t, 9, stats.Late)
+		d.requireEmpty()
+	})
+}
+
+// The same with a plain dispatcher, which knows messages by their IDs.
+func TestMessagesForADispatcher(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	dead := newDesk(t, rabbitmq.Queue{})
+	link := d.node.Link(t)
+	release := make(chan struct{})
+	var ran atomic.Int64
+	plain, err := dispatcher.New(dispatcher.Config[string]{
+		Keys: func(m string, claim *lockkeys.Claim) error {
+			claim.Exclusive(lockkeys.Must(m))
+			return nil
+		},
+		Handler: func(_ context.Context, m string) error {
+			ran.Add(1)
+			if m == "bad" {
+				return dispatcher.Permanent(errors.New("no such account"))
+			}
+			<-release
+			return nil
+		},
+		Logger: quiet(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, plain.Close()) })
+	letGo := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo)
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Endpoint:   rabbitmq.Endpoint{URL: link.URL()},
+		DeadLetter: rabbitmq.Address{Key: dead.queue},
+		Receiver: rabbitmq.Messages(plain, func(m amqp.Delivery) (string, error) {
+			switch string(m.Body) {
+			case "?":
+				return "", errors.New("unreadable")
+			case "!":
+				panic("decoder")
+			}
+			return string(m.Body), nil
+		}),
+	})
+	d.publish(amqp.Publishing{MessageId: "1", Body: []byte("x")})
+	require.Eventually(t, func() bool { return ran.Load() == 1 }, waitAtMost, tick)
+	link.Cut()
+	link.Mend()
+	require.Eventually(t, func() bool { return s.consumer.Stats().Received == 2 }, waitAtMost, tick)
+	for i, body := range []string{"bad", "?", "!"} {
+		d.publish(amqp.Publishing{MessageId: fmt.Sprint("dead", i), Body: []byte(body)})
+	}
+	require.Eventually(t, func() bool { return s.consumer.Stats().DeadLettered == 3 }, waitAtMost, tick)
+	letGo()
+	require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 }, waitAtMost, tick)
+	s.end(t)
+	assert.EqualValues(t, 2, ran.Load())
+	d.requireEmpty()
+	assert.Equal(t, 3, dead.left(dead.queue))
+}
+
+// What cannot be read, or can never run, is kept where it can be looked at,
+// with its bytes and why.
+func TestPoisonIsADeadLetter(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	dead, copies := newDesk(t, rabbitmq.Queue{}), newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), DeadLetter: rabbitmq.Address{Key: dead.queue}})
+	body := "\x00\xff not text"
+	d.publish(amqp.Publishing{
+		MessageId: "odd", Type: "deposit", Body: []byte(body), Expiration: "60000", Timestamp: time.Unix(7, 0),
+		Headers: amqp.Table{ordering.SequenceIDHeader: "a=zero", "CC": []any{copies.queue}, "n": int64(7)},
+	})
+	require.Eventually(t, func() bool { return s.consumer.Stats().DeadLettered == 1 }, waitAtMost, tick)
+	d.send("one", "a=1", "")
+	d.send("other", "a=1", "an impostor, which comes when the first is done")
+	require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 && s.consumer.Stats().Received == 3 }, waitAtMost, tick)
+	s.end(t)
+	d.requireEmpty()
+
+	m, ok, err := dead.ch.Get(dead.queue, true)
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, body, string(m.Body))
+	assert.Equal(t, "odd", m.MessageId)
+	assert.Equal(t, "deposit", m.Type)
+	assert.Equal(t, int64(7), m.Headers["n"])
+	assert.Equal(t, "a=zero", m.Headers[ordering.SequenceIDHeader])
+	assert.Contains(t, m.Headers[rabbitmq.ReasonHeader], "a=zero")
+	assert.Equal(t, d.queue, m.Headers[rabbitmq.QueueHeader])
+	at, err := time.Parse(time.RFC3339Nano, m.Headers[rabbitmq.TimeHeader].(string))
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), at, time.Hour)
+	assert.Empty(t, m.Expiration)
+	assert.Equal(t, 1, copies.left(copies.queue), "the dead letter has none")
+}
+
+// Without a place for dead letters the consumer ends, and loses nothing.
+func TestPoisonWithoutAPlaceForIt(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	d.send("odd", "nonsense", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer)})
+	var poison *rabbitmq.PoisonError
+	require.ErrorAs(t, <-s.done, &poison)
+	assert.Equal(t, "odd", poison.MessageID)
+	assert.ErrorIs(t, poison, ordering.ErrSequenceID)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
+
+// A consumer that stops lets what runs end and hands the rest back in order: the
+// other consumer of the queue gets it only then.
+func TestHandOver(t *testing.T) {
+	onEach(t, func(t *testing.T, kind rabbitmq.QueueType) {
+		d := newDesk(t, rabbitmq.Queue{Type: kind, SingleActive: true})
+		diary := newDiary()
+		store := ordering.NewMemory()
+		release := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		var active atomic.Int64
+		work := func(who string, wait <-chan struct{}) *office {
+			return newOffice(t, store, nil, func(c *ordering.Config) {
+				c.Dispatcher.Workers = 2
+				c.Handler = func(_ context.Context, job ordering.Job) error {
+					active.Add(1)
+					defer active.Add(-1)
+					defer diary.begin(job.Event.Positions[0].String())()
+					<-wait
+					return nil
+				}
+			})
+		}
+		first := work("first", release)
+		free := make(chan struct{})
+		close(free)
+		second := work("second", free)
+		t.Cleanup(letGo) // before they are closed
+		one := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(first.Sequencer)})
+		require.Eventually(t, func() bool { return one.consumer.Ready() == nil }, waitAtMost, tick)
+		two := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(second.Sequencer)})
+		require.Eventually(t, func() bool { return two.consumer.Ready() == nil }, waitAtMost, tick)
+		streams := []string{"a", "b", "c"}
+		for n := 1; n <= 30; n++ {
+			for _, stream := range streams {
+				at := fmt.Sprintf("%s=%d", stream, n)
+				d.send(at, at, "")
+			}
+		}
+		require.Eventually(t, func() bool { return active.Load() == 2 && one.consumer.Stats().Received == 90 }, waitAtMost, tick)
+
+		one.stop()
+		stopped := make(chan error, 1)
+		go func() { stopped <- first.Shutdown(context.Background()) }()
+		require.Eventually(t, func() bool { return first.Err() != nil }, waitAtMost, tick)
+		assert.Zero(t, two.consumer.Stats().Received, "what runs has not ended")
+		letGo()
+		require.NoError(t, <-stopped)
+		require.NoError(t, <-one.done)
+
+		require.Eventually(t, func() bool { return two.consumer.Stats().Acked == 88 }, waitAtMost, tick)
+		two.end(t)
+		diary.requireOnceInOrder(t, streams, 30)
+		d.requireEmpty()
+	})
+}
+
+// What the receiver does not settle in time comes again.
+func TestGraceIsBounded(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	var held rabbitmq.Settle
+	got := make(chan struct{})
+	s := d.consume(rabbitmq.ConsumerConfig{Grace: time.Millisecond, Receiver: receiver(func(_ context.Context, _ amqp.Delivery, settle rabbitmq.Settle) error {
+		held = settle
+		close(got)
+		return nil
+	})})
+	d.send("1", "a=1", "")
+	<-got
+	s.stop()
+	require.ErrorIs(t, <-s.done, rabbitmq.ErrGrace)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+	held(rabbitmq.Ack()) // too late
+	assert.EqualValues(t, 1, s.consumer.Stats().Late)
+}
+
+type receiver func(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error
+
+func (r receiver) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+	return r(ctx, m, settle)
+}
+
+// The error of a receiver ends the consumer, and its message goes back.
+func TestAReceiverThatCannotGoOn(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	broken := errors.New("broken")
+	d.send("1", "a=1", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: receiver(func(_ context.Context, m amqp.Delivery, _ rabbitmq.Settle) error {
+		require.Error(t, m.Ack(false), "it has no methods that work")
+		return broken
+	})})
+	require.ErrorIs(t, <-s.done, broken)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	require.NoError(t, o.Close())
+	s = d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer)})
+	require.ErrorIs(t, <-s.done, ordering.ErrClosed)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
+
+// A queue that is deleted is declared again, and consumed.
+func TestAQueueThatIsDeleted(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{Type: rabbitmq.Classic})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	topology := rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: d.queue, Type: rabbitmq.Classic}}}
+	s := d.consume(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{Topology: topology}, Receiver: rabbitmq.Events(o.Sequencer)})
+	d.send("1", "a=1", "")
+	require.Eventually(t, func() bool { return s.consumer.Stats().Acked == 1 }, waitAtMost, tick)
+	_, err := d.ch.QueueDelete(d.queue, false, false, false)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.consumer.Stats().Epochs == 2 && s.consumer.Ready() == nil }, waitAtMost, tick)
+	d.send("2", "a=2", "")
+	require.Eventually(t, func() bool { return s.consumer.Stats().Acked == 2 }, waitAtMost, tick)
+	s.end(t)
+	o.diary.requireOnceInOrder(t, []string{"a"}, 2)
+}
+
+// A queue that is there and is another kind of queue is a mistake that waiting
+// does not mend.
+func TestAQueueThatIsNotAsWanted(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{Type: rabbitmq.Classic})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	topology := rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: d.queue, Type: rabbitmq.Quorum}}}
+	s := d.consume(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{Topology: topology}, Receiver: rabbitmq.Events(o.Sequencer)})
+	var refused *rabbitmq.TopologyError
+	require.ErrorAs(t, <-s.done, &refused)
+	require.ErrorContains(t, refused, d.queue)
+}
+
+// A stream that cannot go on, since a number is missing or its event failed,
+// does not take the window: what comes for it is held by the store.
+func TestOneStreamDoesNotFillTheWindow(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, func(c *ordering.Config) {
+		c.MaxEarlyTotal, c.GapTimeout = 8, time.Hour
+	})
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 16})
+	for n := 2; n <= 100; n++ {
+		at := fmt.Sprintf("a=%d", n)
+		d.send(at, at, "")
+	}
+	for n := 1; n <= 10; n++ {
+		at := fmt.Sprintf("b=%d", n)
+		d.send(at, at, "")
+	}
+	require.Eventually(t, func() bool { return len(o.diary.all()) == 10 }, waitAtMost, tick, "b goes on")
+	d.send("a=1", "a=1", "")
+	require.Eventually(t, func() bool { return len(o.diary.all()) == 110 }, waitAtMost, tick)
+	s.end(t)
+	o.diary.requireOnceInOrder(t, []string{"a"}, 100)
+	d.requireEmpty()
+}
+
+func TestConsumerConfig(t *testing.T) {
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	good := func() rabbitmq.ConsumerConfig {
+		return rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: "amqp://localhost"}, Queue: "q", Receiver: rabbitmq.Events(o.Sequencer)}
+	}
+	_, err := rabbitmq.NewConsumer(good())
+	require.NoError(t, err)
+	for says, change := range map[string]func(*rabbitmq.ConsumerConfig){
+		"URL and Dial are empty": func(c *rabbitmq.ConsumerConfig) { c.URL = "" },
+		"Queue is empty":         func(c *rabbitmq.ConsumerConfig) { c.Queue = "" },
+		"Receiver is nil":        func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
+		"Prefetch is -1":         func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
+		"Prefetch is 65536":      func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
+		"lets 64 events wait":    func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 64 },
+		"Grace is -1s":           func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
+		"room for 255":           func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
+	} {
+		c := good()
+		change(&c)
+		_, err := rabbitmq.NewConsumer(c)
+		require.ErrorIs(t, err, rabbitmq.ErrConfig, says)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// One consumer runs once at a time, and again after it has ended.
+func TestRunTwice(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer)})
+	require.Eventually(t, func() bool { return s.consumer.Ready() == nil }, waitAtMost, tick)
+	require.ErrorIs(t, s.consumer.Run(t.Context()), rabbitmq.ErrRunning)
+	s.end(t)
+	require.ErrorContains(t, s.consumer.Ready(), d.queue)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, s.consumer.Run(ctx))
+}

@@ -1,0 +1,121 @@
+package rabbitmq
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Headers of dead letters, beside those that the message had.
+const (
+	ReasonHeader = "x-interlock-reason" // why, at most 4 KiB
+	QueueHeader  = "x-interlock-queue"  // whence
+	TimeHeader   = "x-interlock-time"   // when, as RFC 3339
+)
+
+// Address is where messages are published: an exchange, "" for the default
+// one, and a routing key, which for the default exchange is a queue's name.
+type Address struct{ Exchange, Key string }
+
+// deadLetters publishes messages that nobody can use, on a connection of its
+// own, which is made with the first of them.
+type deadLetters struct {
+	cfg     ConsumerConfig
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		publisher *Publisher
+	}
+}
+
+func newDeadLetters(cfg ConsumerConfig) *deadLetters {
+	if cfg.DeadLetter == (Address{}) {
+		return nil
+	}
+	return &deadLetters{cfg: cfg}
+}
+
+// publish publishes a message until that is confirmed or ctx ends, and tells
+// done which it was.
+func (l *deadLetters) publish(ctx context.Context, m amqp.Delivery, reason error, done func(published bool)) {
+	l.running.Go(func() {
+		letter := letterOf(m, l.cfg.Queue, reason)
+		delays := backoff.NewExponentialBackOff()
+		delays.MaxInterval = l.cfg.MaxBackoff
+		_, err := backoff.Retry(ctx, func() (struct{}, error) {
+			p, err := l.publisher()
+			if err == nil {
+				err = p.publish(ctx, l.cfg.DeadLetter.Exchange, l.cfg.DeadLetter.Key, 0, letter)
+			}
+			return struct{}{}, err
+		}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, wait time.Duration) {
+			l.cfg.Logger.Error("rabbitmq: dead letter was not taken, trying again",
+				"queue", l.cfg.Queue, "message", m.MessageId, "exchange", l.cfg.DeadLetter.Exchange, "key", l.cfg.DeadLetter.Key, "wait", wait, "err", err)
+		}))
+		done(err == nil)
+	})
+}
+
+func (l *deadLetters) publisher() (*Publisher, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.publisher != nil {
+		return l.mu.publisher, nil
+	}
+	var err error
+	l.mu.publisher, err = NewPublisher(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1, Route: func(*ordering.Event) (string, string, error) {
+		return l.cfg.DeadLetter.Exchange, l.cfg.DeadLetter.Key, nil
+	}})
+	return l.mu.publisher, err
+}
+
+// close ends the connection, when nothing is published any more.
+func (l *deadLetters) close() error {
+	if l == nil {
+		return nil
+	}
+	l.running.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.mu.publisher
+	if l.mu.publisher = nil; p == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return p.Close(ctx)
+}
+
+// letterOf is a message as a dead letter. It is not to expire, goes nowhere
+// else, and is not from whom the broker would have to know.
+func letterOf(m amqp.Delivery, queue string, reason error) amqp.Publishing {
+	headers := amqp.Table{}
+	maps.Copy(headers, m.Headers)
+	for _, name := range []string{"CC", "BCC"} {
+		delete(headers, name)
+	}
+	headers[ReasonHeader], headers[QueueHeader] = reasonText(reason), queue
+	headers[TimeHeader] = time.Now().UTC().Format(time.RFC3339Nano)
+	return amqp.Publishing{
+		Headers: headers, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, DeliveryMode: amqp.Persistent,
+		Priority: m.Priority, CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, MessageId: m.MessageId,
+		Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppId, Body: m.Body,
+	}
+}
+
+func reasonText(reason error) string {
+	const most = 4 << 10
+	if reason == nil {
+		return "no reason was given"
+	}
+	text := reason.Error()
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+}

@@ -64,7 +64,6 @@ func (n *Node) command(ctx context.Context, name string, args ...string) *exec.C
 		"RABBITMQ_MNESIA_BASE=" + in("data"),
 		"RABBITMQ_LOG_BASE=" + in("logs"),
 		"RABBITMQ_LOGS=-",
-		"RABBITMQ_PID_FILE=" + in("pid"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + in("plugins"),
 		"RABBITMQ_CONF_ENV_FILE=" + in("env.conf"),
 		"RABBITMQ_CONFIG_FILE=" + in("rabbitmq.conf"),

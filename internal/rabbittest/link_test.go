@@ -21,7 +21,8 @@ func TestALinkThatIsCutResetsConnectionsUntilItIsMended(t *testing.T) {
 	require.ErrorContains(t, <-lost, "connection reset by peer")
 	_, err := amqp.Dial(link.URL())
 	require.Error(t, err)
-	_, direct := open(t, n.URL())
+	direct, err := n.Dial(t).Channel()
+	require.NoError(t, err)
 	requireNext(t, direct, queue, "before")
 
 	link.Mend()

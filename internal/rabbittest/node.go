@@ -1,7 +1,7 @@
 // Package rabbittest starts RabbitMQ nodes of the tests' own: real ones, on
 // free ports of the loopback interface, with their data in a temporary folder.
 //
-// A node takes about ten seconds to start, so the tests of a package share one
+// A node takes four to ten seconds to start, so the tests of a package share one
 // and have queues of their own in it, by [Name]:
 //
 //	var node = sync.OnceValues(func() (*rabbittest.Node, error) { return rabbittest.New() })
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	bootLimit = 2 * time.Minute  // a start takes 6 to 13 seconds on an idle machine
+	bootLimit = 2 * time.Minute  // a start takes 3 to 13 seconds
 	stopLimit = 30 * time.Second // a stop takes 2 to 8 seconds
 )
 
@@ -40,7 +40,7 @@ type Node struct {
 	mu struct {
 		sync.Mutex
 		leash io.WriteCloser // of the keeper; nil once the node is closed
-		pid   int            // of the node; 0 when it does not run
+		pid   int            // of the node when it runs or did
 	}
 }
 
@@ -135,7 +135,7 @@ func (n *Node) Restart() (err error) {
 	switch {
 	case n.mu.leash == nil:
 		return errClosed
-	case n.mu.pid != 0:
+	case runs(n.mu.pid):
 		return errors.New("rabbittest: the node runs already")
 	}
 	if n.mu.pid, err = n.launchLocked(); err != nil {
@@ -147,7 +147,6 @@ func (n *Node) Restart() (err error) {
 			return c.Close()
 		}
 		if !runs(n.mu.pid) {
-			n.mu.pid = 0
 			return fmt.Errorf("rabbittest: the node has ended: %s", n.log())
 		}
 		if time.Now().After(end) {
@@ -167,7 +166,7 @@ func (n *Node) Stop() error { return n.end(syscall.SIGTERM) }
 func (n *Node) end(signal syscall.Signal) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.pid == 0 {
+	if !runs(n.mu.pid) {
 		return errors.New("rabbittest: the node does not run")
 	}
 	if err := syscall.Kill(n.mu.pid, signal); err != nil {
@@ -179,7 +178,6 @@ func (n *Node) end(signal syscall.Signal) error {
 		}
 		<-time.After(time.Millisecond)
 	}
-	n.mu.pid = 0
 	return nil
 }
 

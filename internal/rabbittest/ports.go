@@ -8,8 +8,8 @@ import (
 )
 
 // claimPorts finds three neighbouring free ports, below those that the kernel
-// gives to connections: no other program is given one while the node is down. The one after
-// them is held for as long as they are used, which keeps other tests off.
+// gives away: nobody gets one while the node is down. The port after them is
+// held for as long as they are used, which keeps other tests off.
 func claimPorts() (claim net.Listener, first int, err error) {
 	for range 100 {
 		first = 16_384 + 4*rand.IntN(4096)

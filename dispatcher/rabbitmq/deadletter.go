@@ -9,8 +9,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/interlock-go/interlock/ordering"
 )
 
 // Headers of dead letters, beside those that the message had.
@@ -71,9 +69,7 @@ func (l *deadLetters) publisher() (*Publisher, error) {
 		return l.mu.publisher, nil
 	}
 	var err error
-	l.mu.publisher, err = NewPublisher(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1, Route: func(*ordering.Event) (string, string, error) {
-		return l.cfg.DeadLetter.Exchange, l.cfg.DeadLetter.Key, nil
-	}})
+	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1})
 	return l.mu.publisher, err
 }
 

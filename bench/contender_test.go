@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/interlock-go/interlock/bench/internal/stat"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,9 +88,9 @@ func TestRoundsMeasureAllContenders(t *testing.T) {
 }
 
 func TestMedian(t *testing.T) {
-	require.InDelta(t, 2, median([]float64{9, 1, 2}), 1e-9)
-	require.InDelta(t, 3, median([]float64{4, 1, 9, 2}), 1e-9)
-	require.InDelta(t, 2, medianRatio([]float64{2, 8, 9}, []float64{1, 4, 3}), 1e-9)
+	require.InDelta(t, 2, stat.Median([]float64{9, 1, 2}), 1e-9)
+	require.InDelta(t, 3, stat.Median([]float64{4, 1, 9, 2}), 1e-9)
+	require.InDelta(t, 2, stat.Ratio([]float64{2, 8, 9}, []float64{1, 4, 3}), 1e-9)
 }
 
 func TestNothingStaysOfKeys(t *testing.T) {

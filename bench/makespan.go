@@ -3,6 +3,8 @@ package bench
 import (
 	"runtime"
 	"time"
+
+	"github.com/interlock-go/interlock/bench/internal/stat"
 )
 
 // Makespan is how long a contender took for messages whose handlers take
@@ -48,5 +50,5 @@ func MedianMakespan(c Case, contender Contender, runs, n int) (ratio, ns float64
 		ratios = append(ratios, m.Ratio())
 		times = append(times, float64(m.Elapsed)/float64(n))
 	}
-	return median(ratios), median(times)
+	return stat.Median(ratios), stat.Median(times)
 }

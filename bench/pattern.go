@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/interlock-go/interlock/bench/internal/stat"
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -85,12 +86,12 @@ type Growth struct {
 }
 
 // NS returns the nanoseconds for a message of a variant, in the median round.
-func (g Growth) NS(variant int) float64 { return median(g.costs[variant]) }
+func (g Growth) NS(variant int) float64 { return stat.Median(g.costs[variant]) }
 
 // Ratio returns the cost of a variant in times of that of another in the same
 // round, in the median round.
 func (g Growth) Ratio(variant, other int) float64 {
-	return medianRatio(g.costs[variant], g.costs[other])
+	return stat.Ratio(g.costs[variant], g.costs[other])
 }
 
 // Worst returns the ratio of the dearest variant to the first.

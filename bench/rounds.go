@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/interlock-go/interlock/bench/internal/stat"
 )
 
 // Result is what rounds found out about one contender, per message.
@@ -15,11 +17,11 @@ type Result struct {
 }
 
 // NS returns the nanoseconds for a message, in the median round.
-func (r Result) NS() float64 { return median(r.times) }
+func (r Result) NS() float64 { return stat.Median(r.times) }
 
 // To returns how many times as long it took as base did in the same round; in
 // the median round.
-func (r Result) To(base Result) float64 { return medianRatio(r.times, base.times) }
+func (r Result) To(base Result) float64 { return stat.Ratio(r.times, base.times) }
 
 // Rounds measures contenders side by side: each round runs all of them once,
 // n messages each, so that a change of the machine's mood hits all alike. The
@@ -63,20 +65,6 @@ func (r *Result) add(n float64, elapsed time.Duration, before, after heap) {
 // are given again when used up.
 const streamLen = 1 << 14
 
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
-}
-
-func medianRatio(values, bases []float64) float64 {
-	ratios := make([]float64, len(values))
-	for i, v := range values {
-		ratios[i] = v / bases[i]
-	}
-	return median(ratios)
-}
-
 // side measures two functions in turns and returns the medians of the time
 // that each takes for one of its n acts, and of the ratio of b to a.
 func side(rounds, n int, a, b func(n int)) (perA, perB, ratio float64) {
@@ -92,7 +80,7 @@ func side(rounds, n int, a, b func(n int)) (perA, perB, ratio float64) {
 			as, bs = append(as, perA), append(bs, perB)
 		}
 	}
-	return median(as), median(bs), medianRatio(bs, as)
+	return stat.Median(as), stat.Median(bs), stat.Ratio(bs, as)
 }
 
 func timed(act func(n int), n int) float64 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/interlock-go/interlock/bench/internal/stat"
 )
 
 // tempDir makes a folder on a disk, and returns what to remove it with. A file
@@ -47,5 +49,5 @@ func flushCost(dir string) (cost time.Duration, err error) {
 		}
 		times = append(times, float64(time.Since(start)))
 	}
-	return time.Duration(median(times)), nil
+	return time.Duration(stat.Median(times)), nil
 }

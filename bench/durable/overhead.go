@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
+	"github.com/interlock-go/interlock/bench/internal/stat"
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -88,7 +88,7 @@ func MeasureOverhead(rounds, n, positions int) (o Overhead, err error) {
 			added = append(added, costs[1].ns-costs[0].ns)
 		}
 	}
-	o.Dispatcher, o.Sequencer, o.Added = median(alone), median(sequenced), median(added)
+	o.Dispatcher, o.Sequencer, o.Added = stat.Median(alone), stat.Median(sequenced), stat.Median(added)
 
 	// Pools are empty after a collection, so this needs a longer run.
 	events := produce.events(10 * n)
@@ -150,9 +150,4 @@ func (p *producer) events(n int) []*ordering.Event {
 		p.next++
 	}
 	return events
-}
-
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/interlock-go/interlock/bench/internal/stat"
 )
 
 // Contenders.
@@ -36,7 +38,7 @@ type Row struct {
 }
 
 // NS returns what an event took, in nanoseconds, in the median round.
-func (r Row) NS() float64 { return median(r.times) }
+func (r Row) NS() float64 { return stat.Median(r.times) }
 
 // PerSecond returns the events per second in the median round.
 func (r Row) PerSecond() float64 { return 1e9 / r.NS() }
@@ -48,7 +50,7 @@ func (r Row) Times(other Row) float64 {
 	for i := range ratios {
 		ratios[i] = other.times[i] / r.times[i]
 	}
-	return median(ratios)
+	return stat.Median(ratios)
 }
 
 // contender writes entries, in their order as far as they have accounts in

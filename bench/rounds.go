@@ -2,7 +2,6 @@ package bench
 
 import (
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/bench/internal/stat"

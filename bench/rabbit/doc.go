@@ -1,0 +1,8 @@
+// Package rabbit measures what publishing and consuming cost by package
+// dispatcher/rabbitmq, beside the plain client amqp091-go on the same broker in
+// the same run.
+//
+//	go test -bench . ./rabbit    for benchstat
+//	go run ./cmd/targets         beside all other targets
+//	go run ./cmd/report          into RESULTS.md
+package rabbit

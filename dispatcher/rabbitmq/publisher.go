@@ -52,6 +52,7 @@ type Publisher struct {
 	stop        context.CancelCauseFunc // ends what runs
 	running     sync.WaitGroup
 	connected   atomic.Bool
+	life        atomic.Pointer[context.Context] // of the connection there is, or was last
 	connections atomic.Uint64
 
 	confirmed, failed, resent atomic.Uint64
@@ -83,6 +84,9 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	for range cfg.Channels {
 		p.lanes = append(p.lanes, newLane(p))
 	}
+	none, end := context.WithCancel(context.Background())
+	end()
+	p.life.Store(&none)
 	p.closing, p.close = context.WithCancel(context.Background())
 	ctx, stop := context.WithCancelCause(context.Background())
 	p.stop = stop
@@ -207,6 +211,10 @@ func (p *Publisher) Ready() error {
 	return nil
 }
 
+// Alive returns a context that ends with the connection that there is; if there
+// is none, it has ended. Package replay/backup sends another way until then.
+func (p *Publisher) Alive() context.Context { return *p.life.Load() }
+
 // Close accepts nothing more, waits until all that was accepted is confirmed or
 // has failed, and closes the connection. When ctx ends first, what is left
 // fails with an error that wraps [ErrPublisherClosed], and so does Close, with
@@ -247,6 +255,7 @@ func (p *Publisher) run(ctx context.Context) {
 // serve sends over one connection until that is gone.
 func (p *Publisher) serve(ctx context.Context, conn *amqp.Connection) error {
 	p.connections.Add(1)
+	p.life.Store(&ctx)
 	p.connected.Store(true)
 	defer p.connected.Store(false)
 	var lanes sync.WaitGroup

@@ -23,6 +23,9 @@ func Report(w io.Writer, command string, e Effort, progress func(string)) error 
 	if err := r.measureDurable(); err != nil {
 		return err
 	}
+	if err := r.measureRabbit(); err != nil {
+		return err
+	}
 	targets := r.targets(virtual)
 	r.contenders()
 	r.groups()
@@ -35,6 +38,7 @@ func Report(w io.Writer, command string, e Effort, progress func(string)) error 
 	if err := r.ordering(); err != nil {
 		return err
 	}
+	r.broker()
 	if err := r.profiles(targets); err != nil {
 		return err
 	}
@@ -48,6 +52,7 @@ type report struct {
 	e        Effort
 	progress func(string)
 	durable  Durable
+	rabbit   Rabbit
 	model    model.Table
 }
 
@@ -93,7 +98,7 @@ func processor() string {
 
 func (r *report) targets(v Virtual) []Target {
 	r.section("Targets")
-	targets := Targets(r.e, v, r.durable, r.model)
+	targets := Targets(r.e, v, r.durable, r.rabbit, r.model)
 	r.header("target", "measured", "wanted", "")
 	for _, t := range targets {
 		r.row(t.Name, t.Measured, t.Wanted, t.Verdict())

@@ -56,8 +56,8 @@ var (
 )
 
 // Targets measures everything that there is a target for, but for what is
-// measured in virtual time or needs a database, which is given.
-func Targets(e Effort, v Virtual, d Durable, m model.Table) []Target {
+// measured in virtual time or needs a server, which is given.
+func Targets(e Effort, v Virtual, d Durable, r Rabbit, m model.Table) []Target {
 	var all []Target
 	all = append(all, allocTargets(e)...)
 	all = append(all, peerTargets(e)...)
@@ -67,6 +67,7 @@ func Targets(e Effort, v Virtual, d Durable, m model.Table) []Target {
 	all = append(all, growthTargets(e)...)
 	all = append(all, memoryTarget(e))
 	all = append(all, d.Targets()...)
+	all = append(all, r.Targets()...)
 	return append(all, modelTargets(m)...)
 }
 

@@ -35,7 +35,12 @@ type desk struct {
 // newDesk declares a queue that no other test has.
 func newDesk(t *testing.T, q rabbitmq.Queue) *desk {
 	t.Helper()
-	d := &desk{T: t, node: broker(t), queue: rabbittest.Name(t)}
+	return newDeskOn(t, broker(t), q)
+}
+
+func newDeskOn(t *testing.T, node *rabbittest.Node, q rabbitmq.Queue) *desk {
+	t.Helper()
+	d := &desk{T: t, node: node, queue: rabbittest.Name(t)}
 	q.Name = d.queue
 	ch, err := d.node.Dial(t).Channel()
 	require.NoError(t, err)

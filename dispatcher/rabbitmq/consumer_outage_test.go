@@ -1,0 +1,90 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/internal/rabbittest"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+)
+
+// While events are published, the links of publisher and consumer are cut over
+// and over, and the broker is killed. Every event has its effect once, in order.
+func TestExactlyOnceThroughOutages(t *testing.T) {
+	onEach(t, func(t *testing.T, kind rabbitmq.QueueType) {
+		const accounts, each, cuts = 20, 100, 20
+		node := rabbittest.Start(t) // which is killed
+		d := newDeskOn(t, node, rabbitmq.Queue{Type: kind})
+		require.NoError(t, node.Sync())
+
+		store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "books.db"))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		require.NoError(t, store.Migrate(t.Context(), "test", []string{
+			`CREATE TABLE applied (entry INTEGER PRIMARY KEY AUTOINCREMENT, account TEXT NOT NULL, number INT NOT NULL)`}))
+		var applied atomic.Int64
+		o := newOffice(t, store, nil, func(c *ordering.Config) {
+			c.GapTimeout = time.Hour // the broker brings what is missing
+			c.Handler = store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+				p := job.Event.Positions[0]
+				applied.Add(1)
+				_, err := tx.ExecContext(ctx, `INSERT INTO applied (account, number) VALUES ($1, $2)`, p.Stream.String(), int64(p.Number))
+				return err
+			})
+		})
+		in, out := node.Link(t), node.Link(t)
+		p := newPublisher(t, rabbitmq.PublisherConfig{Endpoint: rabbitmq.Endpoint{URL: in.URL()}, Route: toQueue(d.queue)})
+		s := d.consume(rabbitmq.ConsumerConfig{
+			Endpoint: rabbitmq.Endpoint{URL: out.URL(), MaxBackoff: 200 * time.Millisecond},
+			Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 100,
+		})
+		reach := func(n int) {
+			require.Eventually(t, func() bool { return applied.Load() >= int64(n) }, waitAtMost, tick)
+		}
+		results := make(chan error, accounts*each)
+		links := []*rabbittest.Link{in, out}
+		for n := 1; n <= each; n++ {
+			for account := range accounts {
+				p.Go(context.Background(), &ordering.Event{
+					ID:        fmt.Sprintf("%d-%d", account, n),
+					Positions: []ordering.Position{{Stream: lockkeys.Must("account", fmt.Sprint(account)), Number: uint64(n)}},
+				}, func(err error) { results <- err })
+			}
+			if n%(each/cuts) != 0 {
+				continue
+			}
+			reach((n - each/cuts) * accounts) // so that there is something to cut into
+			link := links[n/(each/cuts)%2]
+			link.Cut()
+			if n == each/2 {
+				require.NoError(t, node.Kill())
+				require.NoError(t, node.Restart())
+			}
+			link.Mend()
+		}
+		for range accounts * each {
+			require.NoError(t, <-results)
+		}
+		reach(accounts * each)
+		require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 }, waitAtMost, tick)
+		s.end(t)
+		var rows, wrong int
+		require.NoError(t, store.DB().QueryRow(`SELECT count(*) FROM applied`).Scan(&rows))
+		require.Equal(t, accounts*each, rows)
+		require.NoError(t, store.DB().QueryRow(`SELECT count(*) FROM (
+			SELECT number, row_number() OVER (PARTITION BY account ORDER BY entry) AS expected FROM applied) WHERE number <> expected`).Scan(&wrong))
+		require.Zero(t, wrong, "out of order")
+		t.Logf("%+v; %+v", s.consumer.Stats(), p.Stats())
+	})
+}

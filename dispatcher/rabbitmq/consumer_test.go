@@ -383,3 +383,28 @@ func TestRunTwice(t *testing.T) {
 	stop()
 	require.NoError(t, s.consumer.Run(ctx))
 }
+
+// A message that is returned comes again, though the consumer goes on; one that
+// is settled twice is settled once.
+func TestWhatIsReturnedComesAgain(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	var times atomic.Int64
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Endpoint: rabbitmq.Endpoint{MinBackoff: time.Millisecond},
+		Receiver: receiver(func(_ context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+			if times.Add(1) < 3 {
+				settle(rabbitmq.Return())
+			}
+			settle(rabbitmq.Ack())
+			return nil
+		}),
+	})
+	d.send("1", "a=1", "")
+	require.Eventually(t, func() bool { return s.consumer.Stats().Acked == 1 }, waitAtMost, tick)
+	s.end(t)
+	stats := s.consumer.Stats()
+	assert.EqualValues(t, 3, stats.Received)
+	assert.EqualValues(t, 2, stats.Returned)
+	assert.EqualValues(t, 3, stats.Epochs)
+	d.requireEmpty()
+}

@@ -17,9 +17,10 @@ const (
 // Ack acknowledges the message: its effect is durable, or never was to be.
 func Ack() Settlement { return Settlement{verdict: acknowledge} }
 
-// Return leaves the message unacknowledged. It goes back to its place in the
-// queue when the channel ends, which only a consumer that stops should cause:
-// until then it takes up room in the prefetch window.
+// Return leaves the message unacknowledged: the broker is to deliver it again. A
+// consumer that is not about to stop begins anew for that, after its back-off,
+// since messages go back to their places in the queue only with the channel,
+// and all together.
 func Return() Settlement { return Settlement{verdict: giveBack} }
 
 // DeadLetter has the message published where [ConsumerConfig.DeadLetter] says,

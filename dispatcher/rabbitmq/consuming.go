@@ -1,0 +1,194 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// consuming is a consumer at work on one channel.
+type consuming struct {
+	*Consumer
+	stop  context.Context // ends when the consumer is to stop
+	alive context.Context // ends with the channel
+	end   context.CancelCauseFunc
+	epoch *epoch
+}
+
+// consume consumes for one life of a connection, until stop or connected ends.
+func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connection) error {
+	// Calls of the client do not take a context.
+	begun := context.AfterFunc(stop, func() { closeConnection(conn) })
+	defer begun()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
+		return err
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	messages, err := ch.Consume(c.cfg.Queue, c.cfg.Tag, false, false, false, false, c.cfg.Args)
+	if err != nil {
+		return err
+	}
+	if !begun() {
+		return nil
+	}
+	alive, end := context.WithCancelCause(connected)
+	acks, endAcks := context.WithCancel(alive)
+	w := &consuming{c, stop, alive, end, newEpoch(ch)}
+	var watcher, acker sync.WaitGroup
+	watcher.Go(func() {
+		select {
+		case reason := <-closed:
+			end(closeReason(reason))
+		case <-cancelled:
+			end(errCancelled)
+		case <-alive.Done():
+		}
+	})
+	acker.Go(func() { w.epoch.acknowledgeUntil(acks, end) })
+	c.connected.Store(true)
+	c.epochs.Add(1)
+	defer func() {
+		c.connected.Store(false)
+		w.epoch.end()
+		end(nil)
+		endAcks()
+		watcher.Wait()
+		acker.Wait()
+	}()
+
+	if err := w.receive(messages); err != nil {
+		return err
+	}
+	err = w.finish()
+	endAcks()
+	acker.Wait()
+	_, ackErr := w.epoch.acknowledge(nil)
+	return errors.Join(err, ackErr)
+}
+
+// receive gives messages to the receiver until stop or alive ends. It returns
+// nil when it was stop.
+func (w *consuming) receive(messages <-chan amqp.Delivery) error {
+	ctx, cancel := context.WithCancelCause(w.alive)
+	defer cancel(nil)
+	defer context.AfterFunc(w.stop, func() { cancel(context.Cause(w.stop)) })()
+	for {
+		select {
+		case m, ok := <-messages:
+			switch {
+			case w.stop.Err() != nil:
+				return nil
+			case !ok: // why is about to be known
+				<-w.alive.Done()
+				return context.Cause(w.alive)
+			}
+			if err := w.give(ctx, m); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			if w.stop.Err() != nil && w.alive.Err() == nil {
+				return nil
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// finish waits until all that the receiver has is settled.
+func (w *consuming) finish() error {
+	grace, cancel := context.WithTimeoutCause(w.alive, w.cfg.Grace, ErrGrace)
+	defer cancel()
+	select {
+	case <-w.epoch.quiet():
+		return nil
+	case <-grace.Done():
+		return context.Cause(grace)
+	}
+}
+
+// give gives one message to the receiver.
+func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
+	m.Acknowledger = nil
+	w.received.Add(1)
+	w.open.Add(1)
+	w.epoch.received()
+	d := &delivery{consuming: w, message: m}
+	err := w.cfg.Receiver.Receive(ctx, m, d.settle)
+	if err == nil {
+		return nil
+	}
+	d.settled.Store(true)
+	w.leave(m.DeliveryTag, Return())
+	if ctx.Err() != nil {
+		return nil // receive looks why
+	}
+	return fatal{fmt.Errorf("rabbitmq: receiver of queue %s: %w", w.cfg.Queue, err)}
+}
+
+// delivery is a message that the receiver has.
+type delivery struct {
+	*consuming
+	message amqp.Delivery
+	settled atomic.Bool
+}
+
+// settle is the delivery's [Settle].
+func (d *delivery) settle(s Settlement) {
+	if d.settled.Swap(true) {
+		d.cfg.Logger.Error("rabbitmq: a receiver has settled a message twice", "queue", d.cfg.Queue, "message", d.message.MessageId)
+		return
+	}
+	tag := d.message.DeliveryTag
+	switch {
+	case s.verdict == deadLetter && d.letters == nil:
+		d.leave(tag, Return())
+		d.end(fatal{&PoisonError{Queue: d.cfg.Queue, MessageID: d.message.MessageId, Err: s.reason}})
+	case s.verdict == deadLetter:
+		d.letters.publish(d.alive, d.message, s.reason, func(published bool) {
+			if published {
+				d.leave(tag, s)
+			} else {
+				d.leave(tag, Return())
+			}
+		})
+	default:
+		d.leave(tag, s)
+		if s.verdict == giveBack && d.stop.Err() == nil {
+			d.end(errReturned)
+		}
+	}
+}
+
+// leave settles a delivery.
+func (w *consuming) leave(tag uint64, s Settlement) {
+	w.open.Add(-1)
+	switch inTime := w.epoch.leave(tag, s.verdict != giveBack); {
+	case s.verdict == giveBack:
+		w.returned.Add(1)
+	case !inTime:
+		w.late.Add(1)
+	default:
+		w.acked.Add(1)
+		if s.verdict == deadLetter {
+			w.deadLettered.Add(1)
+		}
+	}
+}
+
+// Reasons for the end of a channel.
+var (
+	// errCancelled: the queue was deleted, or a time limit of the broker's ran
+	// out.
+	errCancelled = errors.New("the broker cancelled the consumer")
+	// errReturned: a message goes back to the queue with the channel only.
+	errReturned = errors.New("a message was returned, to come again")
+)

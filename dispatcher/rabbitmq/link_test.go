@@ -2,7 +2,14 @@ package rabbitmq_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +40,47 @@ func TestDial(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	assert.Len(t, properties, 1, "the caller's own are left alone")
+}
+
+// TestDialTLS: a broker behind TLS, whose name the certificate has.
+func TestDialTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer certified.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certified.TLS)
+	require.NoError(t, err)
+	defer listener.Close()
+	node := broker(t)
+	target, err := amqp.ParseURI(node.URL())
+	require.NoError(t, err)
+	var proxy sync.WaitGroup
+	t.Cleanup(proxy.Wait)
+	proxy.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", net.JoinHostPort(target.Host, strconv.Itoa(target.Port)))
+			if !assert.NoError(t, err) {
+				return
+			}
+			proxy.Go(func() { _, _ = io.Copy(server, client); _ = server.Close() })
+			proxy.Go(func() { _, _ = io.Copy(client, server); _ = client.Close() })
+		}
+	})
+	url := "amqps://guest:guest@" + listener.Addr().String()
+	_, err = rabbitmq.Dial(url, amqp.Config{})(t.Context())
+	require.ErrorContains(t, err, "certificate")
+
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	queue := newQueue(t, node, rabbitmq.Queue{})
+	p := newPublisher(t, rabbitmq.PublisherConfig{
+		Endpoint: rabbitmq.Endpoint{Dial: rabbitmq.Dial(url, amqp.Config{TLSClientConfig: config})}, Route: toQueue(queue)})
+	require.NoError(t, publishNow(t, p, event("7", 1)))
+	require.NoError(t, p.Close(t.Context()))
+	assert.Empty(t, config.ServerName, "the caller's own is left alone")
 }
 
 // TestRecovery: connections that reconnect by themselves are not accepted.

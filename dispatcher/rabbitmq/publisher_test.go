@@ -193,6 +193,20 @@ func TestRefused(t *testing.T) {
 	assert.EqualValues(t, 1, p.Stats().Connections, "the connection stays")
 }
 
+// TestRefusedForGood: the broker will never take this one, since a header has a
+// meaning to it.
+func TestRefusedForGood(t *testing.T) {
+	node := broker(t)
+	queue := newQueue(t, node, rabbitmq.Queue{})
+	p := newPublisher(t, rabbitmq.PublisherConfig{Endpoint: rabbitmq.Endpoint{URL: node.URL()}, Route: toQueue(queue)})
+	e := event("7", 1)
+	e.Headers = map[string]string{"CC": "not a list"}
+	err := publishNow(t, p, e)
+	requireServer(t, err, amqp.PreconditionFailed)
+	assert.True(t, dispatcher.IsPermanent(err))
+	require.NoError(t, publishNow(t, p, event("7", 2)))
+}
+
 // TestImpossible: what cannot be a message is refused at once, for good, with
 // or without a broker.
 func TestImpossible(t *testing.T) {

@@ -1,0 +1,79 @@
+// Package rabbitmq connects dispatchers and sequencers to RabbitMQ: a
+// [Publisher] that knows of each event what became of it, a [Consumer] that
+// acknowledges a message when its effect is durable, the [Topology] that both
+// expect, and [Partitions] for a service that runs in several processes. It is
+// built on the client github.com/rabbitmq/amqp091-go.
+//
+// # Events as messages
+//
+// [Message] makes a message of an [ordering.Event], and [EventOf] an event of a
+// message. Whatever an event holds comes out again:
+//
+//	event            message
+//	ID               message ID; a hash of it, and header x-event-id, if longer than 255 bytes
+//	Type             type; header x-event-type if longer
+//	Positions        header X-Sequence-ID, in the form of [ordering.FormatSequenceID]
+//	Payload          body
+//	Headers          headers, as strings
+//	Time             header x-event-time, to the nanosecond; timestamp, to the second
+//	CorrelationID    correlation ID; header x-event-correlation-id if longer
+//	CausationID      header x-event-causation-id
+//
+// All headers and properties of a message have one frame, 128 KiB unless broker
+// or client are set to less. What does not fit is refused by the publisher.
+//
+// # Connections
+//
+// Consumers and publishers keep a connection each. It is dialled again when it
+// is gone, with a wait that grows from [Endpoint.MinBackoff] to
+// [Endpoint.MaxBackoff] and is random by half, and the topology is declared on
+// each new one. A broker that is killed is found to be gone within some tens of
+// milliseconds; a network that is silent after two to three heartbeats, which
+// is about 20 to 30 seconds by default, or when a confirmation takes longer than
+// [PublisherConfig.ConfirmTimeout].
+//
+// A topology that the broker refuses, since it contradicts what is there, ends
+// a consumer or publisher with a [*TopologyError] if it never worked before.
+// Otherwise someone may be about to change it, and it is tried again.
+//
+// # What is promised of publishing
+//
+//   - Confirmed is in a queue: nil means that the broker has the message in at
+//     least one queue, on disk. A message that no queue gets is an error.
+//   - In order: see [Publisher]. Messages are sent on one channel per key and
+//     sent again in order, so that first appearances in a queue are in order
+//     over any number of lost connections and crashes of the broker.
+//   - At least once: a message whose confirmation was lost is sent again and may
+//     be there twice. Its numbers make that harmless to an
+//     [ordering.Sequencer].
+//   - Bounded: not more than Channels × Window messages are in memory; whoever
+//     publishes more waits, for as long as its context allows.
+//   - Every call ends with its context, within some milliseconds, also while the
+//     broker is away, out of memory, or says nothing.
+//
+// # What the broker does
+//
+// Measured with RabbitMQ 3.10, one node:
+//
+//   - A quorum queue that is some seconds old or less when the broker is killed
+//     may be dead ever after: it can be declared, but confirms nothing, until it
+//     is deleted. Declare queues before they are needed. Publishing to such a
+//     queue is tried again every ConfirmTimeout, with a warning in the log,
+//     until the context ends; other queues are not held up unless so many
+//     messages wait that the channel's window is full.
+//   - What was acknowledged up to about a second before the broker is killed
+//     comes again from a classic queue, not from a quorum queue.
+//   - A broker that is short of memory or disk stops reading from connections
+//     that publish. The publisher then sends nothing, waits without giving the
+//     connection up, and goes on when the broker does.
+//   - When the broker closes a channel because of a message, for an exchange
+//     that does not exist say, it does not tell which one. The publisher opens
+//     another channel and sends what is unconfirmed one at a time until it knows,
+//     so one such message costs up to a window of round trips.
+//   - A header of the name CC or BCC that is a string makes the broker refuse
+//     the message.
+//   - basic.get, which some tools use to look into a queue, does not work with a
+//     quorum queue with a single active consumer.
+//
+// Clusters of several nodes, and a loss of power, were not tested.
+package rabbitmq

@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -81,6 +82,85 @@ func TestOrderOverCuts(t *testing.T) {
 			assert.Greater(t, s.Connections, uint64(1))
 		})
 	}
+}
+
+// TestContextsOverCuts: while the network fails, some publishers wait for a
+// short time only. Each learns once how it went, and truly: what is confirmed
+// is there, and what was not sent is not.
+func TestContextsOverCuts(t *testing.T) {
+	node := broker(t)
+	link := node.Link(t)
+	queue := newQueue(t, node, rabbitmq.Queue{Type: rabbitmq.Classic})
+	p := newPublisher(t, rabbitmq.PublisherConfig{Endpoint: rabbitmq.Endpoint{URL: link.URL()}, Route: toQueue(queue), Channels: 2, Window: 20})
+	const accounts, each = 16, 100
+	var results [accounts][each]error
+	var told atomic.Int64
+	var publishers, harming sync.WaitGroup
+	published := make(chan struct{})
+	for a := range accounts {
+		publishers.Go(func() {
+			for n := range each {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20_000))*time.Microsecond)
+				if a%2 == 0 {
+					results[a][n] = p.Publish(ctx, event(fmt.Sprint(a), n+1))
+					told.Add(1)
+				} else {
+					p.Go(ctx, event(fmt.Sprint(a), n+1), func(err error) {
+						results[a][n] = err
+						told.Add(1)
+					})
+					<-ctx.Done()
+				}
+				cancel()
+			}
+		})
+	}
+	harming.Go(func() {
+		for connections := uint64(1); ; connections++ {
+			for p.Stats().Connections < connections {
+				select {
+				case <-published:
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+			select {
+			case <-published:
+				return
+			case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
+			}
+			link.Cut()
+			link.Mend()
+		}
+	})
+	publishers.Wait()
+	close(published)
+	harming.Wait()
+	require.NoError(t, p.Close(t.Context()))
+	assert.EqualValues(t, accounts*each, told.Load())
+
+	there := map[string]bool{}
+	for _, e := range contents(t, node, queue) {
+		there[e.ID] = true
+	}
+	var confirmed, unknown, notSent int
+	for a := range accounts {
+		for n, err := range results[a] {
+			id := event(fmt.Sprint(a), n+1).Name()
+			switch {
+			case err == nil:
+				confirmed++
+				assert.True(t, there[id], "%s is confirmed", id)
+			case errors.Is(err, rabbitmq.ErrNotSent):
+				notSent++
+				assert.False(t, there[id], "%s was not sent", id)
+			default:
+				unknown++
+				require.ErrorIs(t, err, rabbitmq.ErrUnknown)
+			}
+		}
+	}
+	t.Logf("%d confirmed, %d unknown, %d not sent, %d connections", confirmed, unknown, notSent, p.Stats().Connections)
 }
 
 // TestOrderOverKill: the broker is killed, and started again. All that is

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+)
+
+// lookAtNumbers checks that each order has ended with its last number, and that
+// nothing is parked.
+func (r *result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error {
+	var streams []lockkeys.Key
+	for _, plan := range r.script.orders {
+		streams = append(streams, plan.stream)
+	}
+	states, err := store.Acquire(ctx, streams)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for i, stream := range streams {
+		last := uint64(len(r.script.orders[stream.String()].history))
+		if states[i].Last != last || states[i].Ended != last || len(states[i].Done) > 0 {
+			problems = append(problems, fmt.Errorf("%s: up to %d is done, the end is %d, and %d was sent", stream, states[i].Last, states[i].Ended, last))
+		}
+	}
+	parked, err := store.Parked(ctx)
+	if len(parked) > 0 {
+		problems = append(problems, fmt.Errorf("%d parkings, the first one: %s", len(parked), parked[0].Error))
+	}
+	r.check(errors.Join(problems...), "every order ended with its last number, and none parked")
+	return err
+}

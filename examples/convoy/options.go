@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+)
+
+// What -as takes.
+const (
+	asConductor = "conductor"
+	asProcessor = "processor"
+	asWorker    = "worker"
+)
+
+// options is the command line.
+type options struct {
+	as      string
+	name    string
+	db      string
+	amqp    string
+	prefix  string
+	queues  int
+	home    []int
+	leashed bool
+
+	handlers int
+	latency  time.Duration
+
+	orders  int
+	length  int
+	ledgers int
+	seed    uint64
+	workers int
+	steady  bool
+
+	logger *slog.Logger
+}
+
+// parseOptions reads the command line. A mistake in it is described to output,
+// or by the error.
+func parseOptions(args []string, output io.Writer) (*options, error) {
+	o := &options{}
+	var home string
+	f := flag.NewFlagSet("convoy", flag.ContinueOnError)
+	f.SetOutput(output)
+	f.Usage = func() {
+		fmt.Fprintf(output, "Usage: convoy [flags]\n\nRuns a sequential convoy: a ledger of many orders, worked off in order by processes that come and go.\n\n")
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.as, "as", asConductor, "what to be: the conductor of a whole run, which starts all others; one ledger processor; or one worker")
+	f.StringVar(&o.name, "name", "", "`name` of this process (default: what it is)")
+	f.StringVar(&o.db, "db", "", "`URL` of a PostgreSQL database, postgres://... (default: a server of the program's own)")
+	f.StringVar(&o.amqp, "amqp", "", "`URL` of a RabbitMQ broker, amqp://... (default: a node of the program's own)")
+	f.StringVar(&o.prefix, "prefix", "convoy", "what the names of the queues begin with")
+	f.IntVar(&o.queues, "queues", 4, "number of partitions, each with a queue; the same in all processes")
+	f.StringVar(&home, "home", "", "`partitions` that a worker waits in line for at once, such as 0,2; for the others a moment later")
+	f.BoolVar(&o.leashed, "leashed", false, "end when the standard input does")
+	f.IntVar(&o.handlers, "handlers", 8, "transactions of a queue that a worker runs at the same time, at most")
+	f.DurationVar(&o.latency, "latency", 2*time.Millisecond, "let each transaction wait this long, as if for another service")
+	f.IntVar(&o.orders, "orders", 400, "number of orders in the ledger")
+	f.IntVar(&o.length, "length", 20, "transactions of an order, about")
+	f.IntVar(&o.ledgers, "ledgers", 10, "ledger messages that the transactions come in")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the ledger: the same seed makes the same one")
+	f.IntVar(&o.workers, "workers", 3, "workers that the conductor begins with")
+	f.BoolVar(&o.steady, "steady", false, "let no worker come or go")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, errors.New("see -help")
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%q is no flag", f.Arg(0))
+	}
+	if o.name == "" {
+		o.name = o.as
+	}
+	if err := o.parseHome(home); err != nil {
+		return nil, err
+	}
+	return o, o.check()
+}
+
+func (o *options) parseHome(text string) error {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		i, err := strconv.Atoi(part)
+		if err != nil || i < 0 || i >= o.queues {
+			return fmt.Errorf("-home %q: %q is no partition: they are 0 to %d", text, part, o.queues-1)
+		}
+		o.home = append(o.home, i)
+	}
+	return nil
+}
+
+// check refuses what makes no sense.
+func (o *options) check() error {
+	switch {
+	case o.as != asConductor && o.as != asProcessor && o.as != asWorker:
+		return fmt.Errorf("-as %q is not known: use %s, %s or %s", o.as, asConductor, asProcessor, asWorker)
+	case o.as != asConductor && (o.db == "" || o.amqp == ""):
+		return fmt.Errorf("a %s needs -db and -amqp: it shares them with the other processes", o.as)
+	case o.prefix == "":
+		return errors.New("-prefix is empty: give the queues a name")
+	case o.queues < 1 || o.queues > mostQueues:
+		return fmt.Errorf("-queues is %d: use 1 to %d", o.queues, mostQueues)
+	case o.handlers < 1:
+		return fmt.Errorf("-handlers is %d: use 1 or more", o.handlers)
+	case o.latency < 0:
+		return fmt.Errorf("-latency is %v: use 0 or more", o.latency)
+	case o.orders < 2 || o.length < 1 || o.ledgers < 1:
+		return errors.New("a ledger has -orders of 2 or more, and -length and -ledgers of 1 or more")
+	case o.workers < 1:
+		return fmt.Errorf("-workers is %d: use 1 or more", o.workers)
+	}
+	return nil
+}
+
+// mostQueues keeps the connections to the broker few: a worker has one for
+// each queue.
+const mostQueues = 64
+
+// partitions are the queues that the transactions are fanned out into.
+func (o *options) partitions() rabbitmq.Partitions {
+	return rabbitmq.Partitions{Prefix: o.prefix, Count: o.queues}
+}
+
+// ledgerQueue is where ledger messages wait, deadQueue where messages end that
+// can never run.
+func (o *options) ledgerQueue() string { return o.prefix + ".ledger" }
+func (o *options) deadQueue() string   { return o.prefix + ".dead" }
+
+// endpoint is the broker with all queues. Each process declares them all, so it
+// does not matter who is first.
+func (o *options) endpoint() rabbitmq.Endpoint {
+	others := rabbitmq.Topology{Queues: []rabbitmq.Queue{
+		{Name: o.ledgerQueue(), SingleActive: true},
+		{Name: o.deadQueue()},
+	}}
+	return rabbitmq.Endpoint{URL: o.amqp, Topology: o.partitions().Topology().And(others), Logger: o.logger}
+}

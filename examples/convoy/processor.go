@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/replay/outbox"
+)
+
+// process is the life of a ledger processor. Ledger messages are numbered too,
+// so each is walked once, and in order: the numbers of its transactions and the
+// outbox that they are sent from are committed with its own number.
+func (o *options) process(ctx context.Context) (err error) {
+	store, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{})
+	if err != nil {
+		return err
+	}
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.endpoint(), Route: o.partitions().Route})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		err = errors.Join(err, publisher.Close(ctx))
+	}()
+	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Logger: o.logger})
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return relay.Run(ctx) })
+	parts.Go(func() error { return o.walkLedgers(ctx, store, box) })
+	return parts.Wait()
+}
+
+// walkLedgers takes ledger messages until ctx ends.
+func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *outbox.Outbox) error {
+	p := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) {
+		return ordering.New(ctx, ordering.Config{
+			Store: store,
+			Handler: func(ctx context.Context, job ordering.Job) error {
+				defer box.Notify()
+				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Event.Payload) })
+			},
+			MaxEarlyTotal: maxEarly,
+			Logger:        o.logger,
+		})
+	}}
+	return p.consume(ctx, rabbitmq.ConsumerConfig{
+		Endpoint:   o.endpoint(),
+		Queue:      o.ledgerQueue(),
+		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
+		Tag:        o.name,
+	})
+}
+
+// walk fans a ledger message out: it numbers each transaction and puts it into
+// the outbox. What can never be sent is recorded with the reason, and takes no
+// number, or those behind it would wait for it.
+func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payload []byte) error {
+	var l ledger
+	if err := json.Unmarshal(payload, &l); err != nil {
+		return dispatcher.Permanent(fmt.Errorf("ledger message: %w", err))
+	}
+	for _, t := range l.Transactions {
+		e, err := t.event()
+		if err == nil {
+			_, err = rabbitmq.PartitionOf(e, o.queues)
+		}
+		if err == nil {
+			if _, err = box.Enqueue(ctx, tx, e); err != nil && !isRefusal(err) {
+				return err
+			}
+		}
+		if err == nil {
+			continue
+		}
+		o.logger.Error("transaction refused", "transaction", t.ID, "reason", err)
+		if _, err := tx.ExecContext(ctx, `INSERT INTO convoy_refusals (transaction, reason) VALUES ($1, $2)`, toText(t.ID), toText(err.Error())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isRefusal tells whether the outbox has something against the event, and it
+// is not the database that failed.
+func isRefusal(err error) bool {
+	return errors.Is(err, outbox.ErrEnded) || errors.Is(err, outbox.ErrDuplicateID) || errors.As(err, new(*ordering.EventError))
+}
+
+// toText makes of a string one that the database can keep.
+func toText(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }

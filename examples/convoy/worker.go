@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+)
+
+// headStart is how much later a worker waits in line for queues that are not
+// its home. The broker gives a queue to the first in line, so those that start
+// together share the queues.
+const headStart = time.Second
+
+// work is the life of a worker, which takes part in all queues.
+func (o *options) work(ctx context.Context) error {
+	store, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	queues, ctx := errgroup.WithContext(ctx)
+	for partition := range o.queues {
+		queues.Go(func() error {
+			if !slices.Contains(o.home, partition) && pause(ctx, headStart) != nil {
+				return nil
+			}
+			return o.workOn(ctx, store, partition)
+		})
+	}
+	return errors.Join(queues.Wait(), store.Close())
+}
+
+// workOn takes part in one queue until ctx ends.
+func (o *options) workOn(ctx context.Context, store *sqlstore.Store, partition int) error {
+	w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) {
+		return o.beginTerm(ctx, store, partition)
+	}}
+	return w.consume(ctx, rabbitmq.ConsumerConfig{
+		Endpoint:   o.endpoint(),
+		Queue:      o.partitions().QueueName(partition),
+		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
+		Tag:        o.name,
+	})
+}
+
+// beginTerm notes that this worker has become the owner of a queue, and makes
+// the sequencer for its orders.
+func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partition int) (*ordering.Sequencer, error) {
+	var term int64
+	err := store.DB().QueryRowContext(ctx, `INSERT INTO convoy_terms (queue, worker, began) VALUES ($1, $2, $3) RETURNING term`,
+		partition, o.name, time.Now().UnixMicro()).Scan(&term)
+	if err != nil {
+		return nil, err
+	}
+	return ordering.New(ctx, ordering.Config{
+		Store:         store,
+		Handler:       func(ctx context.Context, job ordering.Job) error { return o.handle(ctx, store, term, job) },
+		FailureFor:    failure,
+		Dispatcher:    dispatcher.Config[ordering.Job]{Workers: o.handlers},
+		MaxEarlyTotal: maxEarly,
+		Logger:        o.logger,
+	})
+}
+
+// failure lets an order go on without a transaction that its state does not
+// allow, which is recorded. When the database is at fault the worker ends, and
+// another one takes over. For all else the order is parked.
+func failure(_ *ordering.Event, err error) ordering.Policy {
+	switch {
+	case dispatcher.IsPermanent(err):
+		return ordering.Skip
+	case errors.As(err, new(*ordering.StoreError)):
+		return ordering.Stop
+	}
+	return ordering.Park
+}
+
+// handle applies a transaction. The effect, the record of the run and the
+// numbers become durable together, or not at all if another worker has become
+// the owner meanwhile.
+func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64, job ordering.Job) error {
+	began := time.Now()
+	var t transaction
+	if err := json.Unmarshal(job.Event.Payload, &t); err != nil {
+		return dispatcher.Permanent(err)
+	}
+	if err := pause(ctx, o.latency); err != nil {
+		return err
+	}
+	return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
+		if err := t.apply(ctx, tx); err != nil {
+			return err
+		}
+		for _, p := range job.Event.Positions {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO convoy_runs (event, stream, number, term, began, ended) VALUES ($1, $2, $3, $4, $5, $6)`,
+				job.Event.Name(), p.Stream.String(), int64(p.Number), term, began.UnixMicro(), time.Now().UnixMicro()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -294,7 +294,7 @@ func (l *lane) sweep(now time.Time) bool {
 		l.mu.since = now
 	}
 	if l.mu.ch != nil && l.mu.head < l.mu.next && now.Sub(l.mu.since) > l.p.cfg.ConfirmTimeout {
-		l.mu.giveUp(errConfirmTimeout)
+		l.mu.giveUp(l.at(l.mu.head).failed(errConfirmTimeout))
 	}
 	return l.mu.head < l.mu.tail
 }

@@ -132,7 +132,7 @@ func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
 		return fmt.Errorf("rabbitmq: opening a channel: %w", err)
 	}
 	if err := l.topology.Declare(ch); err != nil {
-		if !l.declared && !mended(err) {
+		if !l.declared && !mayMend(err) {
 			return fatal{err}
 		}
 		return err

@@ -133,7 +133,8 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 // Errors that sending it again will not mend are marked by
 // [dispatcher.Permanent].
 //
-// The event is not to be changed until done is called.
+// The event is not to be changed, not even when its context has ended: it may
+// be on its way all the same.
 func (p *Publisher) Go(ctx context.Context, e *ordering.Event, done func(error)) {
 	if err := p.goEvent(ctx, e, done); err != nil {
 		p.failed.Add(1)
@@ -142,6 +143,9 @@ func (p *Publisher) Go(ctx context.Context, e *ordering.Event, done func(error))
 }
 
 func (p *Publisher) goEvent(ctx context.Context, e *ordering.Event, done func(error)) error {
+	if e == nil {
+		return dispatcher.Permanent(&MessageError{Part: "event", Err: errNoEvent})
+	}
 	if err := e.Validate(); err != nil {
 		return dispatcher.Permanent(err)
 	}
@@ -157,7 +161,10 @@ func (p *Publisher) goEvent(ctx context.Context, e *ordering.Event, done func(er
 	return p.give(ctx, rootHash(e.Positions[0].Stream), message{exchange: exchange, key: key, Publishing: Message(e)}, done)
 }
 
-var errReserved = errors.New("the name is that of a part of the event itself: give the header another one")
+var (
+	errNoEvent  = errors.New("it is nil")
+	errReserved = errors.New("the name is that of a part of the event itself: give the header another one")
+)
 
 // publish sends a message and returns nil once it is confirmed. Messages with
 // the same number for their lane stay in order. The error is that of Go.

@@ -237,6 +237,11 @@ func TestImpossible(t *testing.T) {
 			assert.True(t, dispatcher.IsPermanent(err))
 		})
 	}
+	t.Run("nil", func(t *testing.T) {
+		err := publishNow(t, p, nil)
+		require.ErrorContains(t, err, "it is nil")
+		assert.True(t, dispatcher.IsPermanent(err))
+	})
 	t.Run("route", func(t *testing.T) {
 		e := event("7", 1)
 		e.Type = "lost"

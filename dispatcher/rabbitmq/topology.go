@@ -47,10 +47,11 @@ type Queue struct {
 	// SingleActive lets the queue have one consumer at a time; the others are
 	// in waiting.
 	SingleActive bool
-	// DeadLetter is where the broker publishes messages that are rejected or
-	// expire, and DeadLetterKey with which routing key. By default they are
-	// dropped. Consumers of this package reject nothing; theirs is
-	// [ConsumerConfig].
+	// DeadLetter is the exchange to which the broker publishes messages that
+	// are rejected or expire, and DeadLetterKey the routing key, by default
+	// that of the message. If only the key is set, it is the default exchange;
+	// if none is, such messages are dropped. Consumers of this package reject
+	// nothing; for their own dead letters see [ConsumerConfig].
 	DeadLetter, DeadLetterKey string
 	Args                      amqp.Table // others of the broker's; default: none
 }
@@ -169,8 +170,8 @@ func (p *problems) addArgs(of string, args amqp.Table) {
 	p.add(err != nil, "%s: arguments: %w", of, err)
 }
 
-// mended tells whether waiting may mend what the broker has against a topology.
-func mended(err error) bool {
+// mayMend tells whether waiting may mend what the broker has against a topology.
+func mayMend(err error) bool {
 	var e *amqp.Error
 	if !errors.As(err, &e) || !e.Server {
 		return true

@@ -56,8 +56,9 @@
 // Measured with RabbitMQ 3.10, one node:
 //
 //   - A quorum queue that is some seconds old or less when the broker is killed
-//     may be dead ever after: it can be declared, but confirms nothing, until it
-//     is deleted. Declare queues before they are needed. Publishing to such a
+//     may be dead ever after: it can be declared, but confirms nothing, and what
+//     it had confirmed is gone. Only deleting it helps. Declare queues before
+//     they are needed. Publishing to such a
 //     queue is tried again every ConfirmTimeout, with a warning in the log,
 //     until the context ends; other queues are not held up unless so many
 //     messages wait that the channel's window is full.

@@ -68,9 +68,10 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 // it has are settled, [ConsumerConfig.Grace] at most, acknowledges them, and
 // closes the connection. Only then does the broker put all others back, in their
 // order, and give any to another consumer of a single-active queue. So shut the
-// receiver's sequencer or dispatcher down as soon as ctx has ended: it finishes
-// what runs and gives back what does not. Run returns nil then, or an error
-// that wraps [ErrGrace] if some were not settled in time.
+// receiver's sequencer or dispatcher down as soon as ctx has ended, which [Owner]
+// does by itself: it finishes what runs and gives back what does not. Run
+// returns nil then, or an error that wraps [ErrGrace] if some were not settled
+// in time.
 //
 // Other errors are that of the receiver, a [*PoisonError], a [*TopologyError]
 // for a queue that cannot be declared as it is wanted, and [ErrRunning].
@@ -101,6 +102,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	})
+	if r, ok := c.cfg.Receiver.(companion); ok {
+		r.finish()
+	}
 	return errors.Join(err, late, c.letters.close())
 }
 

@@ -12,7 +12,8 @@ type ConsumerConfig struct {
 	// Queue is the name of the queue. Required. It is declared if it is part
 	// of Topology.
 	Queue string
-	// Receiver gets the messages. Required.
+	// Receiver gets the messages: one of [Events], [Owner] or [Messages].
+	// Required.
 	Receiver Receiver
 	// Prefetch is how many messages the broker sends ahead of their
 	// acknowledgements: the window that can be worked on at the same time.
@@ -51,8 +52,8 @@ func (c ConsumerConfig) validate() error {
 	p.add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
 	p.add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
 	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
-	if r, ok := c.Receiver.(interface{ checkPrefetch(int) error }); ok {
-		if err := r.checkPrefetch(c.Prefetch); err != nil {
+	if r, ok := c.Receiver.(companion); ok && len(p) == 0 {
+		if err := r.attach(c); err != nil {
 			p = append(p, err)
 		}
 	}

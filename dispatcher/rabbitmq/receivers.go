@@ -16,7 +16,8 @@ import (
 // [EventOf], and offers them to a sequencer. A redelivery whose first copy
 // still runs shares its outcome. What is done or held durably is acknowledged;
 // what cannot be read or can never run is a dead letter; the rest goes back to
-// the queue. Several consumers may share a sequencer.
+// the queue. Several consumers may share a sequencer; for queues that several
+// processes consume in turns, see [Owner].
 func Events(s *ordering.Sequencer) Receiver { return events{s} }
 
 type events struct{ sequencer *ordering.Sequencer }
@@ -45,14 +46,22 @@ func settlementOf(o ordering.Outcome) Settlement {
 	return Return()
 }
 
-// checkPrefetch tells whether early events could fill the prefetch window, so
-// that what is before them could not come in.
-func (r events) checkPrefetch(prefetch int) error {
-	if early := r.sequencer.Config().MaxEarlyTotal; early >= prefetch {
-		return fmt.Errorf("the sequencer lets %d events wait for earlier ones, which could fill the window of %d: make MaxEarlyTotal of ordering.Config smaller, or Prefetch larger", early, prefetch)
+// companion is a receiver that wants to know its consumer.
+type companion interface {
+	attach(cfg ConsumerConfig) error // returns what is wrong with the two together
+	finish()                         // is called at the end of Run
+}
+
+// attach tells whether early events could fill the prefetch window, so that
+// what is before them could not come in.
+func (r events) attach(cfg ConsumerConfig) error {
+	if early := r.sequencer.Config().MaxEarlyTotal; early >= cfg.Prefetch {
+		return fmt.Errorf("the sequencer lets %d events wait for earlier ones, which could fill the window of %d: make MaxEarlyTotal of ordering.Config smaller, or Prefetch larger", early, cfg.Prefetch)
 	}
 	return nil
 }
+
+func (events) finish() {}
 
 // Messages returns a receiver that decodes messages and submits them to a
 // dispatcher. A message whose handler succeeded is acknowledged; one that cannot

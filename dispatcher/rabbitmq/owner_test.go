@@ -1,0 +1,178 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/internal/rabbittest"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// process is one of several that consume a queue in turns, with a store that
+// they share.
+type process struct {
+	*shift
+	link  *rabbittest.Link
+	terms atomic.Int64
+}
+
+func (d *desk) join(store ordering.Store, handler ordering.Handler) *process {
+	p := &process{link: d.node.Link(d.T)}
+	p.shift = d.consume(rabbitmq.ConsumerConfig{
+		Endpoint: rabbitmq.Endpoint{URL: p.link.URL(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond},
+		Receiver: rabbitmq.Owner(func(ctx context.Context) (*ordering.Sequencer, error) {
+			p.terms.Add(1)
+			return ordering.New(ctx, ordering.Config{
+				Store: store, Handler: handler, Logger: quiet(), MaxEarlyTotal: 64, GapTimeout: 50 * time.Millisecond,
+			})
+		}),
+	})
+	require.Eventually(d, func() bool { return p.consumer.Ready() == nil }, waitAtMost, tick)
+	return p
+}
+
+// The queue goes from one process to the other and back. The first one does not
+// rely on what it knew of the streams.
+func TestTheQueueComesBack(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{SingleActive: true})
+	store, diary := ordering.NewMemory(), newDiary()
+	by := func(name string) ordering.Handler {
+		return func(_ context.Context, job ordering.Job) error {
+			defer diary.begin(job.Event.Positions[0].String())()
+			return nil
+		}
+	}
+	one, two := d.join(store, by("one")), d.join(store, by("two"))
+	n := 0
+	work := func(p *process) {
+		before := p.consumer.Stats().Acked
+		for range 5 {
+			n++
+			at := fmt.Sprintf("a=%d", n)
+			d.send(at, at, "")
+		}
+		require.Eventually(t, func() bool { return len(diary.all()) == n && p.consumer.Stats().Acked == before+5 }, waitAtMost, tick)
+	}
+	work(one)
+	for range 3 {
+		for _, pair := range [][2]*process{{one, two}, {two, one}} {
+			epochs := pair[0].consumer.Stats().Epochs
+			pair[0].link.Cut()
+			work(pair[1])
+			pair[0].link.Mend()
+			require.Eventually(t, func() bool { return pair[0].consumer.Stats().Epochs > epochs }, waitAtMost, tick)
+		}
+	}
+	one.end(t)
+	two.end(t)
+	diary.requireOnceInOrder(t, []string{"a"}, n)
+	d.requireEmpty()
+	assert.EqualValues(t, 4, one.terms.Load())
+	assert.EqualValues(t, 3, two.terms.Load())
+	parked, err := store.Parked(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, parked)
+}
+
+// A handler that still runs when the channel is lost comes to its end, and its
+// redelivery waits for that: it is a duplicate then.
+func TestATermWaitsForTheOneBefore(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{SingleActive: true})
+	diary, release := newDiary(), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	p := d.join(ordering.NewMemory(), func(_ context.Context, job ordering.Job) error {
+		defer diary.begin(job.Event.Positions[0].String())()
+		<-release
+		return nil
+	})
+	t.Cleanup(letGo)
+	d.send("1", "a=1", "")
+	d.send("2", "a=2", "")
+	require.Eventually(t, func() bool { return len(diary.all()) == 1 }, waitAtMost, tick)
+	p.link.Cut()
+	p.link.Mend()
+	require.Eventually(t, func() bool { return p.consumer.Stats().Received >= 3 }, waitAtMost, tick)
+	assert.Len(t, diary.all(), 1)
+	letGo()
+	require.Eventually(t, func() bool { return p.consumer.Stats().Acked == 2 }, waitAtMost, tick)
+	p.end(t)
+	diary.requireOnceInOrder(t, []string{"a"}, 2)
+	d.requireEmpty()
+}
+
+// Who stops hands over by itself: what runs ends, and all else is the other's.
+func TestAnOwnerLeaves(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{SingleActive: true})
+	store, diary, release := ordering.NewMemory(), newDiary(), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	handler := func(_ context.Context, job ordering.Job) error {
+		defer diary.begin(job.Event.Positions[0].String())()
+		<-release
+		return nil
+	}
+	one, two := d.join(store, handler), d.join(store, handler)
+	t.Cleanup(letGo)
+	for n := 1; n <= 20; n++ {
+		at := fmt.Sprintf("a=%d", n)
+		d.send(at, at, "")
+	}
+	require.Eventually(t, func() bool { return len(diary.all()) == 1 && one.consumer.Stats().Received == 20 }, waitAtMost, tick)
+	one.stop()
+	assert.Zero(t, two.consumer.Stats().Received)
+	letGo()
+	require.NoError(t, <-one.done)
+	assert.EqualValues(t, 1, one.consumer.Stats().Acked)
+	require.Eventually(t, func() bool { return two.consumer.Stats().Acked == 19 }, waitAtMost, tick)
+	two.end(t)
+	diary.requireOnceInOrder(t, []string{"a"}, 20)
+	d.requireEmpty()
+}
+
+func TestATermThatCannotBegin(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	broken := errors.New("broken")
+	d.send("1", "a=1", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Owner(func(context.Context) (*ordering.Sequencer, error) { return nil, broken })})
+	require.ErrorIs(t, <-s.done, broken)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+
+	s = d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Owner(func(ctx context.Context) (*ordering.Sequencer, error) {
+		return ordering.New(ctx, ordering.Config{Store: ordering.NewMemory(), Handler: func(context.Context, ordering.Job) error { return nil }, Logger: quiet()})
+	})})
+	require.ErrorContains(t, <-s.done, "make MaxEarlyTotal of ordering.Config smaller")
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
+
+// A handler that does not end is not waited for longer than the grace.
+func TestAnOwnerWithAHandlerThatHangs(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	release := make(chan struct{})
+	var runs atomic.Int64
+	var sequencer *ordering.Sequencer
+	s := d.consume(rabbitmq.ConsumerConfig{Grace: 10 * time.Millisecond, Receiver: rabbitmq.Owner(func(ctx context.Context) (_ *ordering.Sequencer, err error) {
+		sequencer, err = ordering.New(ctx, ordering.Config{
+			Store: ordering.NewMemory(), MaxEarlyTotal: 64, Logger: quiet(),
+			Handler: func(context.Context, ordering.Job) error {
+				runs.Add(1)
+				<-release
+				return nil
+			},
+		})
+		return sequencer, err
+	})})
+	d.send("1", "a=1", "")
+	require.Eventually(t, func() bool { return runs.Load() == 1 }, waitAtMost, tick)
+	s.stop()
+	require.ErrorIs(t, <-s.done, rabbitmq.ErrGrace)
+	close(release)
+	require.NoError(t, sequencer.Close())
+}

@@ -21,10 +21,16 @@ type identity struct {
 	recipe string
 }
 
+// inputs is where inputs are kept.
+type inputs interface {
+	Inputs(ctx context.Context) ([]store.Input, error)
+	SaveInput(ctx context.Context, in store.Input) (store.Input, error)
+}
+
 // find returns the store's entry of the input, a new one if there is none. A
 // file is the one that was begun if it begins with the same bytes; what was
 // added to it since is new.
-func (id identity) find(ctx context.Context, s store.Store) (store.Input, error) {
+func (id identity) find(ctx context.Context, s inputs) (store.Input, error) {
 	in := store.Input{Name: id.name, Digest: id.recipe}
 	known, err := s.Inputs(ctx)
 	if err != nil {

@@ -68,6 +68,10 @@ func (o *options) act(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return true, feed.WriteNDJSON(stdout, madeup.New(o.messages, o.seed))
 	case o.generate == generateJournal:
 		return true, madeup.WriteJournal(stdout, madeup.New(o.messages, o.seed))
+	case o.produce:
+		return o.send(ctx, stdout, stderr)
+	case o.amqp != "":
+		return o.consume(ctx, stdout, stderr)
 	case o.listen != "":
 		return o.serve(ctx, stdout, stderr)
 	default:

@@ -7,8 +7,11 @@ import (
 	"io"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 )
 
 // options is the command line.
@@ -20,6 +23,9 @@ type options struct {
 	generate string
 	schema   bool
 	listen   string
+	amqp     string
+	queue    string
+	produce  bool
 
 	db      string
 	workers int
@@ -66,6 +72,9 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
 	f.BoolVar(&o.schema, "schema", false, "write the JSON Schema of a message to standard output")
 	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input")
+	f.StringVar(&o.amqp, "amqp", "", "take messages from a queue of the RabbitMQ broker at this `URL`, such as amqp://user:secret@localhost:5672/, and with -listen over HTTP too. Needs -db")
+	f.StringVar(&o.queue, "queue", "ledger", "`name` of that queue, which is made if it is not there; what is no message goes to the queue of that name with .dead behind it")
+	f.BoolVar(&o.produce, "produce", false, "do not run the messages but send them to the queue of -amqp, each once at least, in order and numbered. What was sent is kept in the SQLite database of -db: cut off, it goes on when it is started again on the same input and database")
 	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, URL of a PostgreSQL one (postgres://...), or memory for none (default: SQLite in a temporary folder). A run that was cut off goes on when it is started again on the same database and input")
 	f.IntVar(&o.workers, "workers", 64, "messages that run at the same time, at most")
 	f.StringVar(&policy, "policy", policyLookAhead, "what may start while the first message in line is blocked: head-only or look-ahead")
@@ -105,6 +114,8 @@ func (o *options) check(policy string, window int) error {
 		return fmt.Errorf("-generate %q is not known: use %s or %s", o.generate, generateNDJSON, generateJournal)
 	case o.in != "" && o.listen != "":
 		return errors.New("-in and -listen exclude each other: run the input first, with -db, and then serve")
+	case o.in != "" && o.amqp != "" && !o.produce:
+		return errors.New("-in and -amqp exclude each other: run the input first, with -db, or send it to the queue with -produce")
 	case o.workers < 1:
 		return fmt.Errorf("-workers is %d: use 1 or more", o.workers)
 	case window < 0:
@@ -118,7 +129,30 @@ func (o *options) check(policy string, window int) error {
 	case o.compare < 0:
 		return fmt.Errorf("-compare is %d: use 0 or more", o.compare)
 	}
-	return o.checkFormat()
+	return errors.Join(o.checkQueue(), o.checkFormat())
+}
+
+func (o *options) checkQueue() error {
+	switch {
+	case o.produce && o.amqp == "":
+		return errors.New("-produce needs -amqp: say where the queue is")
+	case o.produce && (o.db == "" || o.db == store.InMemory || store.IsURL(o.db)):
+		return errors.New("-produce needs -db with the path of an SQLite database: it keeps what was sent")
+	case o.produce && o.listen != "":
+		return errors.New("-produce and -listen exclude each other: one sends messages, the other takes them")
+	case o.produce && o.in == "-":
+		return errors.New("-produce needs an input that can be read again: standard input cannot")
+	case o.amqp == "":
+		return nil
+	case o.db == "":
+		return errors.New("-amqp needs -db: a message is removed from the queue when the database has it")
+	case o.queue == "":
+		return errors.New("-queue is empty: give the queue a name")
+	}
+	if _, err := amqp.ParseURI(o.amqp); err != nil {
+		return fmt.Errorf("-amqp is not the URL of a broker, such as amqp://user:secret@localhost:5672/: %w", err)
+	}
+	return nil
 }
 
 func (o *options) checkFormat() (err error) {

@@ -18,6 +18,7 @@ import (
 // is something to keep.
 type rejects struct {
 	stderr io.Writer
+	add    bool // to the file, if it is there
 
 	mu       sync.Mutex
 	path     string // "" for a temporary file
@@ -38,7 +39,9 @@ type reject struct {
 // maxReported bounds what is reported on stderr.
 const maxReported = 10
 
-func newRejects(path string, stderr io.Writer) *rejects { return &rejects{path: path, stderr: stderr} }
+func newRejects(path string, add bool, stderr io.Writer) *rejects {
+	return &rejects{path: path, add: add, stderr: stderr}
+}
 
 func (r *rejects) malformed(m *feed.Malformed) {
 	r.keep(reject{Line: m.Line, Verdict: "malformed", Reason: m.Err.Error(), Raw: m.Raw}, true)
@@ -79,8 +82,11 @@ func (r *rejects) keep(what reject, report bool) {
 }
 
 func (r *rejects) create() (*os.File, error) {
-	if r.path == "" {
+	switch {
+	case r.path == "":
 		return os.CreateTemp("", "ledger-rejects-*.ndjson")
+	case r.add:
+		return os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	}
 	return os.Create(r.path)
 }

@@ -26,10 +26,9 @@ func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good boo
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	summary := &report.Summary{Input: id.name, Answered: true}
-	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
+	summary := &report.Summary{Input: id.name, Served: true}
 	start := time.Now()
-	served := s.serveUntil(ctx, listener)
+	served := s.serveUntil(ctx, listener, stderr)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	waiting, ended := s.service.Finish(finish)
@@ -41,7 +40,8 @@ func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good boo
 
 // serveUntil serves until ctx ends, and then until the requests under way are
 // answered.
-func (s *session) serveUntil(ctx context.Context, listener net.Listener) error {
+func (s *session) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
+	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
 	server := &http.Server{
 		Handler:           web.Handler(s.service, messageSchema),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -34,7 +34,7 @@ const timelineMessages = 300
 // begin opens the store and starts the service for an input. onEnd is called
 // for each message that has ended.
 func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEnd func()) (_ *session, err error) {
-	s := &session{options: o, rejects: newRejects(o.rejects, stderr)}
+	s := &session{options: o, rejects: newRejects(o.rejects, o.amqp != "", stderr)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -58,7 +58,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEn
 	s.audit.OnProblem = s.rejects.rejected
 	s.service, err = service.Start(ctx, service.Config{
 		Store: s.store, Input: in.ID, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
-		Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
+		MaxEarly: o.maxEarly(), Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
 		OnFirst: func(before int) { s.goesOn(stderr, before) },
 	})
 	return s, err
@@ -115,17 +115,22 @@ func (s *session) conclude(ctx context.Context, stdout io.Writer, summary *repor
 	if err != nil {
 		return false, err
 	}
-	s.audit.Money.Close(totals)
+	if !summary.Shared {
+		s.audit.Money.Close(totals)
+	}
 	if summary.Journaled, err = s.store.Journal(ctx, s.last); err != nil {
 		return false, err
 	}
 	counts := s.service.Counts()
+	if s.options.amqp != "" { // what ran and was not accepted here is from the queue
+		summary.Read, counts.Revived = summary.Read+counts.Revived, 0
+	}
 	summary.Before, summary.Held, summary.Refused, summary.Revived = counts.Before, counts.Held, counts.Refused, counts.Revived
 	summary.Restart = s.restart
 	if summary.Balances, err = report.Balances(ctx, s.store); err != nil {
 		return false, err
 	}
-	if summary.Failure != nil || summary.Answered {
+	if summary.Failure != nil || summary.Served {
 		summary.SpeedUp.Missing = "that needs an input that was run to its end"
 	} else if summary.SpeedUp, err = s.compare(ctx); err != nil {
 		return false, err

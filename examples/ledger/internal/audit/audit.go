@@ -4,6 +4,8 @@
 package audit
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -78,6 +80,16 @@ func (a *Audit) Finished(r Record) {
 		a.next++
 		a.process(r)
 	}
+}
+
+// Leave says that there will be no more records: the messages that have none
+// were given back to where they came from.
+func (a *Audit) Leave() {
+	for _, id := range slices.Sorted(maps.Keys(a.late)) {
+		a.process(a.late[id])
+		a.next = id + 1
+	}
+	clear(a.late)
 }
 
 // Missing is the number of messages of which nothing is known though later

@@ -26,11 +26,19 @@ func (s *Sequence) UnmarshalText(text []byte) error {
 		return fmt.Errorf("sequence: %w", err)
 	}
 	for _, p := range positions {
-		if OwnStreams.Contains(p.Stream) {
-			return fmt.Errorf("sequence %.80q: %w", text, errOwnStream)
+		if err := CheckStream(p.Stream); err != nil {
+			return fmt.Errorf("sequence %.80q: %w", text, err)
 		}
 	}
 	*s = positions
+	return nil
+}
+
+// CheckStream tells whether a sender may number messages on a stream.
+func CheckStream(stream lockkeys.Key) error {
+	if OwnStreams.Contains(stream) {
+		return errOwnStream
+	}
 	return nil
 }
 

@@ -58,8 +58,12 @@ type stream struct {
 }
 
 // New returns a numbering whose streams lie below a key.
-func New(below lockkeys.Key) *Numbering {
-	return &Numbering{root: &stream{key: below}, streams: 1, limit: maxStreams}
+func New(below lockkeys.Key) *Numbering { return NewBounded(below, maxStreams) }
+
+// NewBounded returns one that has so many streams at most, so that no message
+// has more numbers than that.
+func NewBounded(below lockkeys.Key, streams int) *Numbering {
+	return &Numbering{root: &stream{key: below}, streams: 1, limit: min(streams, maxStreams)}
 }
 
 // Next returns the numbers of the next message, which asks for the given

@@ -203,7 +203,7 @@ func TestChecksCanFail(t *testing.T) {
 		})
 	}
 	s := summary(t)
-	s.Answered = true
+	s.Served = true
 	s.Audit.Outcomes.Count[audit.Rejected]++
 	s.Read++
 	assert.True(t, s.Good(), "whoever sent the message was told")

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +25,12 @@ type Summary struct {
 	Refused   int    // of those, the ones that can never run for their numbers
 	Revived   int    // messages that ran without having been read: held earlier, or got by a replay
 	Malformed int    // parts of the input that were no messages
-	// Answered says that whoever sent a message was told what came of it, so
-	// that a rejection is no fault of the run.
-	Answered bool
+	// Served says that the run was that of a service, which rejects what must
+	// be rejected, so that a rejection is no fault of the run.
+	Served bool
+	// Shared says that other programs may have worked on the database when
+	// this run had begun or ended, so that what is there is not all of it.
+	Shared bool
 
 	Audit   *audit.Audit
 	Elapsed time.Duration
@@ -71,7 +75,7 @@ func (s *Summary) Checks() []Check {
 	o, order, money := &s.Audit.Outcomes, &s.Audit.Order, s.Audit.Money
 	ended, applied := o.Total(), o.Count[audit.Applied]+o.Count[audit.NotRejected]
 	checks := []Check{{
-		OK: s.complete(ended) && s.Audit.Missing() == 0 && s.Journaled == applied,
+		OK: s.complete(ended) && s.Audit.Missing() == 0 && (s.Journaled == applied || s.Shared),
 		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s%s ended, %s applied, %s in the journal",
 			count(s.Read), s.before(), count(ended), count(applied), count(s.Journaled)),
 	}, {
@@ -84,13 +88,16 @@ func (s *Summary) Checks() []Check {
 		Text: fmt.Sprintf("numbers: %s, each by rising numbers", plural(s.Audit.Numbers.Streams(), "stream", "streams")),
 		More: s.Audit.Numbers.First,
 	}, {
-		OK:   len(money.Problems) == 0,
-		Text: fmt.Sprintf("money conserved in %s, at %s and at the end", plural(money.Commodities(), "commodity", "commodities"), plural(money.Closings, "end of day", "ends of day")),
-		More: money.Problems,
-	}, {
 		OK:   o.Count[audit.Unmet] == 0,
 		Text: fmt.Sprintf("expectations: %s held; not met in %s", count(o.Held), plural(o.Count[audit.Unmet], "message", "messages")),
 	}}
+	if !s.Shared {
+		checks = slices.Insert(checks, 3, Check{
+			OK:   len(money.Problems) == 0,
+			Text: fmt.Sprintf("money conserved in %s, at %s and at the end", plural(money.Commodities(), "commodity", "commodities"), plural(money.Closings, "end of day", "ends of day")),
+			More: money.Problems,
+		})
+	}
 	if s.Refused > 0 {
 		checks = append(checks, Check{Text: fmt.Sprintf("numbers that contradict each other: %s", plural(s.Refused, "message", "messages"))})
 	}
@@ -100,7 +107,7 @@ func (s *Summary) Checks() []Check {
 			More: s.waiting(),
 		})
 	}
-	if !s.Answered {
+	if !s.Served {
 		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected]
 		checks = append(checks, Check{
 			OK:   unexpected == 0,

@@ -26,6 +26,18 @@ func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err e
 	return waiting, errors.Join(s.aborted(), settled, parked, err)
 }
 
+// HandOver ends the service for another one to go on: what runs comes to its
+// end, shortly before the deadline of ctx at the latest, and the rest is given
+// back to the queue that it is from. It returns what could not go on.
+func (s *Service) HandOver(ctx context.Context) (waiting []ordering.Parking, err error) {
+	err = s.sequencer.Err()
+	ended := s.sequencer.Shutdown(ctx)
+	s.end.closing.Wait()
+	s.cfg.Audit.Leave()
+	waiting, parked := s.cfg.Store.Numbers().Parked(context.WithoutCancel(ctx))
+	return waiting, errors.Join(s.aborted(), err, ended, parked)
+}
+
 // settle waits until everything has ended, what is held and can go on as well.
 func (s *Service) settle(ctx context.Context) error {
 	for {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -88,7 +89,11 @@ func (s *Service) handle(ctx context.Context, oj ordering.Job) (err error) {
 		}
 		return err
 	}
-	return s.cfg.Store.Commit(ctx, oj, tx.Changes())
+	err = s.cfg.Store.Commit(ctx, oj, tx.Changes())
+	if errors.Is(err, ordering.ErrFenced) {
+		j.outcome.Result = ordering.Unfinished // of one that was not offered here, nobody else says so
+	}
+	return err
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
@@ -51,6 +52,9 @@ type Config struct {
 	// GapTimeout is how long a message waits for those with smaller numbers
 	// until they are asked for. Default: that of [ordering.Config].
 	GapTimeout time.Duration
+	// MaxEarly bounds the messages that wait in memory for those with smaller
+	// numbers. Default: that of [ordering.Config].
+	MaxEarly int
 	// Replayer, if set, is asked for messages that did not come.
 	Replayer ordering.Replayer
 	// Logger is told of what an operator should know. Default: none.
@@ -98,8 +102,10 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		Handler:    s.handle,
 		FailureFor: failure,
 		GapTimeout: cfg.GapTimeout,
-		Replayer:   cfg.Replayer,
-		Logger:     cfg.Logger,
+
+		MaxEarlyTotal: cfg.MaxEarly,
+		Replayer:      cfg.Replayer,
+		Logger:        cfg.Logger,
 		Dispatcher: dispatcher.Config[ordering.Job]{
 			Workers:    cfg.Workers,
 			Policy:     cfg.Policy,
@@ -143,6 +149,9 @@ func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
 		return book.Reply{}, context.Cause(ctx)
 	}
 }
+
+// Receiver returns what takes messages from a queue, with numbers of their own.
+func (s *Service) Receiver() rabbitmq.Receiver { return rabbitmq.Events(s.sequencer) }
 
 // Errors of [Service.Do] for messages that did not run.
 var (

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/examples/ledger/internal/queue"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+)
+
+// consume takes messages from a queue, and over HTTP if it is to, until ctx
+// ends: tenure after tenure, with a summary of each.
+func (o *options) consume(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
+	var listener net.Listener
+	if o.listen != "" {
+		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.listen); err != nil {
+			return false, err
+		}
+		defer listener.Close() // an error says that the server has closed it
+	}
+	good = true
+	for {
+		t := &tenure{options: o, listener: listener, stdout: stdout, stderr: stderr}
+		well, another, err := t.run(ctx)
+		good = good && well
+		if err != nil || !another || ctx.Err() != nil {
+			return good, err
+		}
+	}
+}
+
+// standsBy tells whether another program may have the queue and the database
+// before and after a tenure. One that listens takes messages at any time, and a
+// database in memory is nobody else's.
+func (o *options) standsBy() bool { return o.listen == "" && o.db != store.InMemory }
+
+// newConsumer makes the consumer of a tenure.
+func (t *tenure) newConsumer() (*rabbitmq.Consumer, error) {
+	return rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
+		Endpoint:   t.options.endpoint(t.stderr),
+		Queue:      t.options.queue,
+		Receiver:   queue.Checked(t),
+		Prefetch:   queue.Window,
+		DeadLetter: rabbitmq.Address{Key: queue.DeadLetters(t.options.queue)},
+		Grace:      2 * patience, // for requests over HTTP, and then for what else runs
+	})
+}
+
+// endpoint is the broker, with the queue that is to be there.
+func (o *options) endpoint(stderr io.Writer) rabbitmq.Endpoint {
+	return rabbitmq.Endpoint{
+		URL: o.amqp, Topology: queue.Topology(o.queue), Logger: slog.New(slog.NewTextHandler(stderr, nil)),
+	}
+}
+
+// maxEarly bounds the messages that wait for earlier ones by what fits into
+// the window of a queue; 0 is for the default.
+func (o *options) maxEarly() int {
+	if o.amqp == "" {
+		return 0
+	}
+	return queue.MaxEarly
+}
+
+// identity is the input that messages over HTTP are numbered for, which is new
+// each time, or one for all that comes from the queue, with numbers.
+func (t *tenure) identity() identity {
+	name := "the queue " + t.options.queue
+	if t.listener == nil {
+		return identity{name: name, recipe: name}
+	}
+	return identity{name: fmt.Sprintf("%s, and HTTP at %s", name, t.listener.Addr())}
+}

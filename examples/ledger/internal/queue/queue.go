@@ -1,0 +1,84 @@
+// Package queue says how messages of the ledger travel through RabbitMQ: as
+// events whose numbers are in the header X-Sequence-ID and whose body is the
+// JSON form of the message.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// DeadLetters is the name of the queue for what is no message, of the queue
+// with the given name.
+func DeadLetters(name string) string { return name + ".dead" }
+
+// Topology returns the queue and that for its dead letters. Of the programs
+// that consume it, one gets messages, and the others stand by.
+func Topology(name string) rabbitmq.Topology {
+	return rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: name, SingleActive: true}, {Name: DeadLetters(name)}}}
+}
+
+// Window is how many messages the broker sends ahead of their acknowledgements,
+// and MaxEarly how many of them may wait for earlier ones: less, so that these
+// can come in.
+const (
+	Window   = 1024
+	MaxEarly = Window / 2
+)
+
+// Checked returns a receiver that gives next what is a message of the ledger,
+// and makes a dead letter of the rest.
+func Checked(next rabbitmq.Receiver) rabbitmq.Receiver { return checked{next} }
+
+type checked struct{ next rabbitmq.Receiver }
+
+// Receive implements [rabbitmq.Receiver].
+func (c checked) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+	if err := check(m); err != nil {
+		settle(rabbitmq.DeadLetter(err))
+		return nil
+	}
+	return c.next.Receive(ctx, m, settle)
+}
+
+// check tells why a message can never be applied or rejected by the book.
+func check(d amqp.Delivery) error {
+	e, err := rabbitmq.EventOf(d)
+	if err != nil {
+		return err
+	}
+	for _, p := range e.Positions {
+		if err := book.CheckStream(p.Stream); err != nil {
+			return fmt.Errorf("header %s: %w", ordering.SequenceIDHeader, err)
+		}
+	}
+	m, err := book.Decode(d.Body)
+	if err != nil {
+		return err
+	}
+	if len(m.Sequence) > 0 && !samePositions(m.Sequence, e.Positions) {
+		return fmt.Errorf("%w: %q and %q", ErrSequence, ordering.FormatSequenceID(m.Sequence), ordering.FormatSequenceID(e.Positions))
+	}
+	return m.Claim(new(lockkeys.Claim))
+}
+
+// ErrSequence is wrapped by the reason of a dead letter whose body has other
+// numbers than its header.
+var ErrSequence = errors.New("\"sequence\" is not what the header " + ordering.SequenceIDHeader + " says: leave it out, or correct one of them")
+
+// samePositions tells whether two messages have the same numbers.
+func samePositions(a, b []ordering.Position) bool {
+	sorted := func(positions []ordering.Position) []ordering.Position {
+		return slices.SortedFunc(slices.Values(positions), func(p, q ordering.Position) int { return p.Stream.Compare(q.Stream) })
+	}
+	return slices.Equal(sorted(a), sorted(b))
+}

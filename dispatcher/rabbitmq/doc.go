@@ -51,6 +51,39 @@
 //   - Every call ends with its context, within some milliseconds, also while the
 //     broker is away, out of memory, or says nothing.
 //
+// # What is promised of consuming
+//
+//   - Acknowledged when durable: a message leaves the queue once its effect is
+//     durable, or the store holds it, or it is confirmed as a dead letter.
+//   - On its own channel: a delivery is acknowledged on the channel that it came
+//     by, or not at all. On a later one its tag would mean another message.
+//   - Never requeued: a message that is rejected to be tried again goes to the
+//     back of a quorum queue. Retries are the dispatcher's, in memory, with the
+//     keys held.
+//   - Run once at a time: a redelivery joins its first copy, if that has not
+//     ended yet.
+//   - Nothing is in the way: early events, parked streams and messages that are
+//     of no use do not stay in the window.
+//   - Resumed: after lost connections, crashes of the broker, a deleted queue or a
+//     cancelled consumer all is declared and consumed again.
+//   - In order to the end: a consumer that stops closes its channel only when
+//     what it runs is acknowledged. It sends no basic.cancel before that, which
+//     would wake the next consumer of a single-active quorum queue too early.
+//
+// With a [Receiver] of [Events] or [Owner], and a store that keeps effect and
+// numbers in one transaction, every event has its effect exactly once, in the
+// order of its numbers. With [Messages] it is at least once.
+//
+// # Several processes
+//
+// Divide the keys into [Partitions], each with a single-active queue, and let
+// every process consume all of them with one [Consumer] and one [Owner] each, on
+// a store that they share. The broker lets one process at a time have a queue;
+// when that leaves or dies the next one goes on. The broker does not wait for
+// the handlers of one that it has lost sight of, so both may be at work for a
+// moment: then the store refuses the commits of the one before, which has lost
+// its streams to the other.
+//
 // # What the broker does
 //
 // Measured with RabbitMQ 3.10, one node:
@@ -58,10 +91,10 @@
 //   - A quorum queue that is some seconds old or less when the broker is killed
 //     may be dead ever after: it can be declared, but confirms nothing, and what
 //     it had confirmed is gone. Only deleting it helps. Declare queues before
-//     they are needed. Publishing to such a
-//     queue is tried again every ConfirmTimeout, with a warning in the log,
-//     until the context ends; other queues are not held up unless so many
-//     messages wait that the channel's window is full.
+//     they are needed. Publishing to such a queue is tried again every
+//     ConfirmTimeout, with a warning in the log, until the context ends; other
+//     queues are not held up unless so many messages wait that the channel's
+//     window is full.
 //   - What was acknowledged up to about a second before the broker is killed
 //     comes again from a classic queue, not from a quorum queue.
 //   - A broker that is short of memory or disk stops reading from connections

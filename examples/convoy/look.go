@@ -15,6 +15,7 @@ import (
 // result is what came of a convoy.
 type result struct {
 	*conductor
+	records  queryer     // the database
 	refusals []string    // with reasons
 	terms    []ownership // in order of the queues, and of time
 	checks   []check
@@ -36,7 +37,7 @@ type ownership struct {
 
 // look looks at what came of the convoy, once everybody has gone home.
 func (c *conductor) look(ctx context.Context, store *sqlstore.Store) (*result, error) {
-	r := &result{conductor: c}
+	r := &result{conductor: c, records: c.db}
 	for _, look := range []func(context.Context) error{
 		r.lookAtTerms, r.lookAtRuns, r.lookAtOrders, r.lookAtRefusals, r.lookAtQueues,
 		func(ctx context.Context) error { return r.lookAtNumbers(ctx, store) },
@@ -62,8 +63,13 @@ func (r *result) failure() error {
 	return nil
 }
 
+// queryer is a database or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // each calls use for every row of a query.
-func each(ctx context.Context, db *sql.DB, query string, use func(scan func(dest ...any) error) error) error {
+func each(ctx context.Context, db queryer, query string, use func(scan func(dest ...any) error) error) error {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return err
@@ -78,7 +84,7 @@ func each(ctx context.Context, db *sql.DB, query string, use func(scan func(dest
 }
 
 func (r *result) lookAtTerms(ctx context.Context) error {
-	return each(ctx, r.db, `SELECT queue, worker, coalesce(min(r.began), t.began), coalesce(max(r.ended), t.began), count(DISTINCT r.event)
+	return each(ctx, r.records, `SELECT queue, worker, coalesce(min(r.began), t.began), coalesce(max(r.ended), t.began), count(DISTINCT r.event)
 		FROM convoy_terms t LEFT JOIN convoy_runs r USING (term) GROUP BY term ORDER BY queue, term`,
 		func(scan func(...any) error) error {
 			var o ownership
@@ -103,7 +109,7 @@ func (r *result) lookAtRuns(ctx context.Context) error {
 	problem := func(stream, text string, args ...any) {
 		problems = append(problems, fmt.Errorf("%s: %s", stream, fmt.Sprintf(text, args...)))
 	}
-	err := each(ctx, r.db, `SELECT event, stream, number, began, ended FROM convoy_runs ORDER BY entry`, func(scan func(...any) error) error {
+	err := each(ctx, r.records, `SELECT event, stream, number, began, ended FROM convoy_runs ORDER BY entry`, func(scan func(...any) error) error {
 		var event, stream string
 		var number uint64
 		var began, ended int64
@@ -146,7 +152,7 @@ func (r *result) lookAtRuns(ctx context.Context) error {
 // transaction after the other.
 func (r *result) lookAtOrders(ctx context.Context) error {
 	got := map[string]map[string]int64{} // the lines of closed orders
-	err := each(ctx, r.db, `SELECT stream FROM convoy_orders WHERE closed`, func(scan func(...any) error) error {
+	err := each(ctx, r.records, `SELECT stream FROM convoy_orders WHERE closed`, func(scan func(...any) error) error {
 		var stream string
 		err := scan(&stream)
 		got[stream] = map[string]int64{}
@@ -155,7 +161,7 @@ func (r *result) lookAtOrders(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = each(ctx, r.db, `SELECT stream, transaction, amount FROM convoy_lines`, func(scan func(...any) error) error {
+	err = each(ctx, r.records, `SELECT stream, transaction, amount FROM convoy_lines`, func(scan func(...any) error) error {
 		var stream, id string
 		var amount int64
 		err := scan(&stream, &id, &amount)
@@ -179,7 +185,7 @@ func (r *result) lookAtOrders(ctx context.Context) error {
 
 func (r *result) lookAtRefusals(ctx context.Context) error {
 	var refused []string
-	err := each(ctx, r.db, `SELECT transaction, reason FROM convoy_refusals ORDER BY entry`, func(scan func(...any) error) error {
+	err := each(ctx, r.records, `SELECT transaction, reason FROM convoy_refusals ORDER BY entry`, func(scan func(...any) error) error {
 		var id, reason string
 		err := scan(&id, &reason)
 		refused, r.refusals = append(refused, id), append(r.refusals, fmt.Sprintf("%s: %s", id, reason))

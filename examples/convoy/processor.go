@@ -23,12 +23,12 @@ import (
 func (o *options) process(ctx context.Context) (err error) {
 	store, err := o.open(ctx)
 	if err != nil {
-		return err
+		return unlessLeaving(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{})
 	if err != nil {
-		return err
+		return unlessLeaving(err)
 	}
 	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.endpoint(), Route: o.partitions().Route})
 	if err != nil {

@@ -6,10 +6,16 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
+
+// ledgerStream is the stream of the ledger messages.
+var ledgerStream = lockkeys.Must("ledger")
 
 // publishLedgers sends ledger messages, as their author would: numbered, so
 // that each is walked once and none before an earlier one.
@@ -22,14 +28,15 @@ func (o *options) publishLedgers(ctx context.Context, ledgers []ledger) error {
 		}
 		events[i] = &ordering.Event{
 			Type: "ledger", Payload: payload,
-			Positions: []ordering.Position{{Stream: lockkeys.Must("ledger"), Number: uint64(i + 1)}},
+			Positions: []ordering.Position{{Stream: ledgerStream, Number: uint64(i + 1)}},
 		}
 	}
 	toQueue := func(*ordering.Event) (exchange, key string, err error) { return "", o.ledgerQueue(), nil }
 	return o.publish(ctx, toQueue, events...)
 }
 
-// publish publishes events and waits until they are confirmed.
+// publish publishes events, and waits until each is confirmed before the next.
+// A broker may refuse messages for a moment, when it has just made the queue.
 func (o *options) publish(ctx context.Context, route func(*ordering.Event) (exchange, key string, err error), events ...*ordering.Event) (err error) {
 	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.endpoint(), Route: route})
 	if err != nil {
@@ -41,7 +48,14 @@ func (o *options) publish(ctx context.Context, route func(*ordering.Event) (exch
 		err = errors.Join(err, publisher.Close(ctx))
 	}()
 	for _, e := range events {
-		if err := publisher.Publish(ctx, e); err != nil {
+		_, err := backoff.Retry(ctx, func() (struct{}, error) {
+			err := publisher.Publish(ctx, e)
+			if dispatcher.IsPermanent(err) {
+				err = backoff.Permanent(err)
+			}
+			return struct{}{}, err
+		})
+		if err != nil {
 			return err
 		}
 	}

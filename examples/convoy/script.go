@@ -134,7 +134,9 @@ func (w *writer) mistakes(queues int) {
 	if !w.late.IsRoot() {
 		w.mistake(transaction{ID: "late", Op: add, Order: w.late.String()})
 	}
-	w.mistake(transaction{ID: w.active[0].history[0], Op: add, Order: w.active[0].stream.String()})
+	if i := slices.IndexFunc(w.active, func(order *orderPlan) bool { return len(order.history) > 0 }); i >= 0 {
+		w.mistake(transaction{ID: w.active[i].history[0], Op: add, Order: w.active[i].stream.String()})
+	}
 	for i, a := range w.active {
 		for _, b := range w.active[i+1:] {
 			if rabbitmq.Partition(a.stream, queues) != rabbitmq.Partition(b.stream, queues) {

@@ -25,7 +25,7 @@ const headStart = time.Second
 func (o *options) work(ctx context.Context) error {
 	store, err := o.open(ctx)
 	if err != nil {
-		return err
+		return unlessLeaving(err)
 	}
 	queues, ctx := errgroup.WithContext(ctx)
 	for partition := range o.queues {
@@ -37,6 +37,15 @@ func (o *options) work(ctx context.Context) error {
 		})
 	}
 	return errors.Join(queues.Wait(), store.Close())
+}
+
+// unlessLeaving returns nil for an error that comes of being asked to leave
+// while the work had not begun.
+func unlessLeaving(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // workOn takes part in one queue until ctx ends.

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// convoy runs the program.
+func convoy(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// Without any flags that name servers the program has its own.
+func TestWithItsOwnServers(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	code, stdout, stderr := convoy(t.Context(), "-steady", "-orders", "20", "-length", "4", "-workers", "2", "-queues", "2")
+	require.Equal(t, exitGood, code, stderr)
+	assert.Contains(t, stdout, "20 orders came in 10 ledger messages and were fanned out into 2 queues")
+	assert.NotContains(t, stdout, "NO ")
+}
+
+// An interrupted convoy ends at once, and takes its processes with it.
+func TestInterrupted(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	o := newOptions(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	code, _, stderr := convoy(ctx, "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix, "-latency", "1m")
+	require.Equal(t, exitBad, code)
+	assert.Contains(t, stderr, "context deadline exceeded")
+}
+
+// A process on a leash ends in good order when whoever started it is gone.
+func TestLeash(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	o := newOptions(t)
+	for _, as := range []string{asWorker, asProcessor} {
+		var stderr bytes.Buffer
+		c, err := o.start(&stderr, as, as, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.leash.Close())
+		<-c.done
+		require.NoError(t, c.err, stderr.String())
+		require.ErrorContains(t, c.fault(), as+" has ended by itself")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for says, args := range map[string]string{
+		"see -help":                                "-nonsense",
+		`"ledger" is no flag`:                      "ledger",
+		`-as "boss" is not known`:                  "-as boss",
+		"a worker needs -db and -amqp":             "-as worker",
+		"a processor needs -db and -amqp":          "-as processor -db postgres://x",
+		"-prefix is empty":                         "-prefix=",
+		"-queues is 0":                             "-queues 0",
+		"-queues is 65: use 1 to 64":               "-queues 65",
+		`-home "4": "4" is no partition: they are`: "-home 4",
+		`"x" is no partition`:                      "-home 1,x",
+		"-handlers is 0":                           "-handlers 0",
+		"-latency is -1s":                          "-latency -1s",
+		"-orders of 2 or more":                     "-orders 1",
+		"-workers is 0":                            "-workers 0",
+	} {
+		code, _, stderr := convoy(t.Context(), strings.Fields(args)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, stderr, says, args)
+	}
+	code, _, stderr := convoy(t.Context(), "-help")
+	assert.Equal(t, exitGood, code)
+	assert.Contains(t, stderr, "-queues")
+	code, _, stderr = convoy(t.Context(), "-as", "worker", "-db", "postgres://localhost:1/none", "-amqp", "amqp://localhost:1")
+	assert.Equal(t, exitBad, code)
+	assert.Contains(t, stderr, "convoy: worker: postgres: database none at localhost")
+}

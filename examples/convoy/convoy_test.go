@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Under load a processor is killed, and of three workers one is killed and two
+// leave in good order, while others join. Every order was applied first in,
+// first out, completely and once.
+//
+// After that the same is looked at again with faults in the records, each of
+// which must be found.
+func TestConvoy(t *testing.T) {
+	t.Setenv(asProgram, "1") // for the processes that are started
+	o := newOptions(t, "-orders", "200", "-length", "15", "-latency", "1ms")
+	store := o.openFor(t)
+	var stderr bytes.Buffer
+	c := &conductor{options: o, script: o.write(), db: store.DB(), stderr: &syncWriter{w: &stderr}}
+	require.NoError(t, c.requireEmpty(t.Context()))
+	require.NoError(t, c.perform(t.Context()), "%s", &stderr)
+
+	left := map[string]int{}
+	for _, child := range c.children {
+		left[child.left]++
+	}
+	assert.Equal(t, map[string]int{killed: 2, stopped: 2, stayed: 4}, left)
+	r, err := c.look(t.Context(), store)
+	require.NoError(t, err)
+	var summary bytes.Buffer
+	r.write(&summary)
+	require.NoError(t, r.failure(), "%s\n%s", &summary, &stderr)
+	assert.Contains(t, summary.String(), "give the streams their first 2 segments in common")
+	assert.Contains(t, summary.String(), "stream has ended")
+	for queue := range o.queues {
+		assert.Greater(t, len(ownersOf(t, store, queue)), 1, "queue %d was handed over", queue)
+	}
+	require.ErrorContains(t, c.requireEmpty(t.Context()), "give an empty one")
+
+	stream := c.script.late.String()
+	for name, damage := range map[string]string{
+		"lost":         `DELETE FROM convoy_runs WHERE stream = $1 AND number = (SELECT max(number) FROM convoy_runs WHERE stream = $1)`,
+		"all lost":     `DELETE FROM convoy_runs WHERE stream = $1`,
+		"twice":        `INSERT INTO convoy_runs (event, stream, number, term, began, ended) SELECT event, stream, number, term, ended, ended FROM convoy_runs WHERE stream = $1 ORDER BY entry DESC LIMIT 1`,
+		"too early":    `UPDATE convoy_runs SET began = 0 WHERE stream = $1`,
+		"out of order": `UPDATE convoy_runs SET number = 3 - number WHERE stream = $1 AND number < 3`,
+		"never sent":   `INSERT INTO convoy_runs (event, stream, number, term, began, ended) VALUES ('x', 'not ' || $1, 1, 1, 0, 0)`,
+		"other amount": `UPDATE convoy_lines SET amount = amount + 1 WHERE stream >= '' OR stream = $1`,
+		"not closed":   `UPDATE convoy_orders SET closed = false WHERE stream = $1`,
+		"not refused":  `DELETE FROM convoy_refusals WHERE transaction <> $1`,
+	} {
+		t.Run(name, func(t *testing.T) { requireFound(t, c, damage, stream) })
+	}
+}
+
+// requireFound checks that damage to the records is found. It is undone.
+func requireFound(t *testing.T, c *conductor, damage, stream string) {
+	tx, err := c.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	changed, err := tx.ExecContext(t.Context(), damage, stream)
+	require.NoError(t, err)
+	rows, err := changed.RowsAffected()
+	require.NoError(t, err)
+	require.Positive(t, rows)
+	r := &result{conductor: c, records: tx}
+	require.NoError(t, r.lookAtRuns(t.Context()))
+	require.NoError(t, r.lookAtOrders(t.Context()))
+	require.NoError(t, r.lookAtRefusals(t.Context()))
+	require.Error(t, r.failure())
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/internal/rabbittest"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+const order = "customer/1/order/1"
+
+// A queue goes from one worker to another and back, when each of them loses its
+// connection for a while. The first one must not rely on what it knows of the
+// order from its first term.
+func TestTheQueueComesBack(t *testing.T) {
+	o := newOptions(t, "-queues", "1", "-latency", "0")
+	store := o.openFor(t)
+	s, err := servers()
+	require.NoError(t, err)
+	join := func(name string) (link *rabbittest.Link, inLine func(epoch uint64)) {
+		link = s.rabbit.Link(t)
+		worker := *o
+		worker.name, worker.amqp = name, link.URL()
+		w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) { return worker.beginTerm(ctx, store, 0) }}
+		consumer, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
+			Endpoint: worker.endpoint(), Queue: o.partitions().QueueName(0), Receiver: w,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, w.leave()) })
+		begin(t, consumer.Run)
+		inLine = func(epoch uint64) {
+			require.Eventually(t, func() bool { return consumer.Ready() == nil && consumer.Stats().Epochs == epoch }, waitAtMost, tick)
+		}
+		inLine(1)
+		return link, inLine
+	}
+	o.declare(t)
+	a, aInLine := join("a")
+	b, _ := join("b")
+	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
+	requireRuns(t, store, "create")
+
+	a.Cut()
+	o.send(t, numbered{transaction{ID: "add", Op: add, Order: order, Amount: 1}, 2},
+		numbered{transaction{ID: "modify", Op: modify, Of: "add", Order: order, Amount: 2}, 3})
+	requireRuns(t, store, "create", "add", "modify")
+
+	a.Mend()
+	aInLine(2)
+	b.Cut()
+	o.send(t, numbered{transaction{ID: "close", Op: closing, Order: order}, 4})
+	requireRuns(t, store, "create", "add", "modify", "close")
+	b.Mend()
+	assert.Equal(t, []string{"a", "b", "a"}, ownersOf(t, store, 0))
+	parked, err := store.Parked(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, parked)
+}
+
+// The last transaction of an order is marked. What comes after it is refused,
+// by the outbox and by the workers, and nothing is left of the order in memory.
+func TestTheEndOfAnOrder(t *testing.T) {
+	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
+	store := o.openFor(t)
+	w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) { return o.beginTerm(ctx, store, 0) }}
+	end := begin(t, func(ctx context.Context) error {
+		return w.consume(ctx, rabbitmq.ConsumerConfig{
+			Endpoint: o.endpoint(), Queue: o.partitions().QueueName(0), DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
+		})
+	})
+	o.send(t,
+		numbered{transaction{ID: "create", Op: create, Order: order}, 1},
+		numbered{transaction{ID: "close", Op: closing, Order: order}, 2},
+		numbered{transaction{ID: "late", Op: add, Order: order}, 3},
+		numbered{transaction{ID: "close", Op: closing, Order: order}, 2}, // a redelivery is no news
+		numbered{transaction{ID: "other", Op: create, Order: "customer/1/order/2"}, 1},
+	)
+	require.Eventually(t, func() bool { return len(runsOf(t, store)) == 3 }, waitAtMost, tick)
+	assert.ElementsMatch(t, []string{"create", "close", "other"}, runsOf(t, store))
+	require.Eventually(t, func() bool { n, err := o.waiting(t.Context(), o.deadQueue()); return err == nil && n[0] == 1 }, waitAtMost, tick)
+	end()
+	assert.Equal(t, 1, w.mu.term.sequencer.Stats().Streams, "the other order")
+	letters, err := o.deadLetters(t.Context())
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	assert.Contains(t, letters[0], "late")
+	assert.Contains(t, letters[0], ordering.ErrEnded.Error())
+	assert.Contains(t, letters[0], o.partitions().QueueName(0))
+}
+
+// A transaction that an order's state does not allow is recorded and passed by;
+// its order goes on.
+func TestATransactionThatCannotBeApplied(t *testing.T) {
+	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
+	store := o.openFor(t)
+	end := begin(t, o.work)
+	o.send(t,
+		numbered{transaction{ID: "create", Op: create, Order: order}, 1},
+		numbered{transaction{ID: "what", Op: modify, Of: "nothing", Order: order}, 2},
+		numbered{transaction{ID: "add", Op: add, Order: order}, 3},
+	)
+	requireRuns(t, store, "create", "add")
+	end()
+	job, err := store.Job(t.Context(), "what")
+	require.NoError(t, err)
+	assert.Equal(t, ordering.GivenUp, job.Status)
+	assert.Contains(t, job.Error, `order customer/1/order/1 is not in a state for "modify"`)
+}
+
+// A transaction of two orders in different partitions is refused when it is
+// published, with what to do about it; one of two orders of a customer is not.
+func TestSpanningPartitions(t *testing.T) {
+	o := newOptions(t, "-queues", "4")
+	o.declare(t)
+	span := transaction{ID: "span", Op: move, Of: "x", Order: order}
+	for customer := 2; span.To == ""; customer++ {
+		if other := orderKey(customer, 1); rabbitmq.Partition(other, 4) != rabbitmq.Partition(orderKey(1, 1), 4) {
+			span.To = other.String()
+		}
+	}
+	e, err := span.event()
+	require.NoError(t, err)
+	e.Positions[0].Number, e.Positions[1].Number = 1, 1
+	err = o.publish(t.Context(), o.partitions().Route, e)
+	require.ErrorIs(t, err, rabbitmq.ErrSpansPartitions)
+	require.True(t, dispatcher.IsPermanent(err))
+	require.ErrorContains(t, err, "give the streams their first 2 segments in common, send one event to each, or have one partition")
+	names := make([]string, 4)
+	for i := range names {
+		names[i] = o.partitions().QueueName(i)
+	}
+	counts, err := o.waiting(t.Context(), names...)
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 0, 0, 0}, counts)
+
+	span.To = "customer/1/order/2"
+	e, err = span.event()
+	require.NoError(t, err)
+	e.Positions[0].Number, e.Positions[1].Number = 1, 1
+	require.NoError(t, o.publish(t.Context(), o.partitions().Route, e))
+}
+
+// What cannot be read in a ledger is recorded, and the rest goes its way. A
+// ledger that cannot be read at all is set aside with those behind it, for
+// somebody to look at.
+func TestBadLedgers(t *testing.T) {
+	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
+	store := o.openFor(t)
+	begin(t, o.work)
+	begin(t, o.process)
+	var good ledger
+	require.NoError(t, json.Unmarshal([]byte(`{"transactions":[
+		{"id":"1","op":"create","order":"customer/1/order/1"},
+		{"id":"2","op":"destroy","order":"customer/1/order/1"},
+		{"id":"3","op":"add","order":"customer"},
+		{"id":"4","op":"add","order":"customer/%zz/order/1"},
+		{"id":"5","op":"modify","of":"\u0000","order":"customer/1/order/1"},
+		{"id":"\u0000","op":"add","order":"customer/1/order/1"},
+		{"id":"7","op":"move","order":"customer/1/order/1","to":"customer/1/order/1"},
+		{"id":"8","op":"close","order":"customer/1/order/1"}]}`), &good))
+	require.NoError(t, o.publishLedgers(t.Context(), []ledger{good}))
+	requireRuns(t, store, "1", "8")
+	var refused []string
+	require.NoError(t, each(t.Context(), store.DB(), `SELECT transaction FROM convoy_refusals ORDER BY entry`, func(scan func(...any) error) error {
+		var id string
+		err := scan(&id)
+		refused = append(refused, id)
+		return err
+	}))
+	assert.Equal(t, []string{"2", "3", "4", "5", "\uFFFD", "7"}, refused)
+
+	toLedger := func(*ordering.Event) (exchange, key string, err error) { return "", o.ledgerQueue(), nil }
+	at := func(n uint64) []ordering.Position { return []ordering.Position{{Stream: ledgerStream, Number: n}} }
+	require.NoError(t, o.publish(t.Context(), toLedger, &ordering.Event{Payload: []byte("no JSON"), Positions: at(2)}))
+	require.Eventually(t, func() bool { p, err := store.Parked(t.Context()); return err == nil && len(p) == 1 }, waitAtMost, tick)
+	parked, err := store.Parked(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, parked[0].Error, "ledger message: invalid character")
+}
+
+// Processes that do not agree on the number of partitions do not start.
+func TestAnotherNumberOfPartitions(t *testing.T) {
+	o := newOptions(t, "-queues", "4")
+	o.openFor(t)
+	more := *o
+	more.queues = 5
+	_, err := more.open(t.Context())
+	require.ErrorContains(t, err, "-queues is 5, and the queues were filled with 4 in mind")
+	require.ErrorContains(t, more.work(t.Context()), "let the workers empty all queues")
+}
+
+// The error of a term that cannot begin ends the consumer, and the message goes
+// back.
+func TestATermThatCannotBegin(t *testing.T) {
+	o := newOptions(t, "-queues", "1")
+	o.openFor(t)
+	broken := errors.New("broken")
+	w := &owner{begin: func(context.Context) (*ordering.Sequencer, error) { return nil, broken }}
+	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
+	queue := o.partitions().QueueName(0)
+	err := w.consume(t.Context(), rabbitmq.ConsumerConfig{Endpoint: o.endpoint(), Queue: queue})
+	require.ErrorIs(t, err, broken)
+	require.Eventually(t, func() bool { n, err := o.waiting(t.Context(), queue); return err == nil && n[0] == 1 }, waitAtMost, tick)
+}

@@ -4,7 +4,7 @@
 # make targets one line for each performance target
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
-# make soak    the crash tests of the ledger for SOAK rounds
+# make soak    the crash tests of the ledger for SOAK rounds, and those with a broker for CHAOS
 # make deps    what the tests need and Go does not bring: hledger, PostgreSQL, RabbitMQ
 
 SHELL       := /bin/bash
@@ -14,6 +14,7 @@ SHELL       := /bin/bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
 SOAK        ?= 2000
+CHAOS       ?= 1000
 MODULES     := . bench
 
 .PHONY: run test lint deps bench targets model soak fuzz
@@ -57,8 +58,11 @@ targets:
 model:
 	@cd bench && go run ./cmd/model
 
+# A round of CHAOS kills a consumer and cuts a connection; every third one also
+# kills the broker and a producer and has a consumer hand over.
 soak:
 	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger
+	LEDGER_CHAOS_ROUNDS=$(CHAOS) go test -count=1 -timeout 10h -v -run TestChaos ./examples/ledger
 
 fuzz:
 	for pkg in $$(go list ./...); do \

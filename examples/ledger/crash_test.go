@@ -29,18 +29,21 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// crashRounds is how often the program is killed: as many times as the
-// variable LEDGER_CRASH_ROUNDS says, if it is set.
-func crashRounds(t *testing.T, usual int) int {
+// roundsOf is how often something is done: as many times as the variable of
+// the environment says, if it is set.
+func roundsOf(t *testing.T, variable string, usual int) int {
 	t.Helper()
-	text := os.Getenv("LEDGER_CRASH_ROUNDS")
+	text := os.Getenv(variable)
 	if text == "" {
 		return usual
 	}
 	rounds, err := strconv.Atoi(text)
-	require.NoError(t, err, "LEDGER_CRASH_ROUNDS")
+	require.NoError(t, err, variable)
 	return rounds
 }
+
+// crashRounds is how often the program is killed.
+func crashRounds(t *testing.T, usual int) int { return roundsOf(t, "LEDGER_CRASH_ROUNDS", usual) }
 
 // crashMessages is the length of the input: long enough for a few dozen kills.
 const crashMessages = 6000
@@ -104,12 +107,14 @@ type casualties struct {
 type crashBook struct {
 	db, input string
 	messages  []*book.Message
+	streams   lockkeys.Key // below which they are numbered
+	most      int          // streams
 }
 
 func newCrashBook(t *testing.T, db string, seed uint64) *crashBook {
 	t.Helper()
 	made := ledger(t, "", "-generate", "ndjson", "-messages", strconv.Itoa(crashMessages), "-seed", strconv.FormatUint(seed, 10))
-	b := &crashBook{db: db, input: write(t, "input.ndjson", made.stdout)}
+	b := &crashBook{db: db, input: write(t, "input.ndjson", made.stdout), streams: lockkeys.Must("input", "1"), most: ordering.MaxPositions}
 	source := feed.NewNDJSON(strings.NewReader(made.stdout))
 	for range crashMessages {
 		item, err := source.Next()
@@ -208,12 +213,12 @@ func (b *crashBook) verify(t *testing.T) {
 
 	entries := journalOf(t, b.db)
 	tables := store.NewTables()
-	streams := numbering.New(lockkeys.Must("input", "1"))
+	streams := numbering.NewBounded(b.streams, b.most)
 	last := map[lockkeys.Key]uint64{}
 	var order audit.Order
 	for i, m := range b.messages {
 		id := uint64(i + 1)
-		event := fmt.Sprintf("input/1/%d", id)
+		event := fmt.Sprintf("%s/%d", b.streams, id)
 		var claim lockkeys.Claim
 		require.NoError(t, m.Claim(&claim))
 		for _, p := range streams.Next(claim.Requests()) {

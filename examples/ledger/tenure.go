@@ -43,6 +43,9 @@ type tenure struct {
 	connection string            // whence the first message came: the consumer's tag
 }
 
+// atWork is what the program says with the first message.
+const atWork = "at work on the queue"
+
 // Reasons for the end of a tenure.
 var (
 	errReconnected = errors.New("the connection to the broker was lost, and another program may have had the queue")
@@ -70,7 +73,7 @@ func (t *tenure) run(ctx context.Context) (good, another bool, err error) {
 			requests.Go(func() { served = s.serveUntil(work, t.listener, t.stderr); stop(served) })
 		}
 	}
-	fmt.Fprintf(t.stderr, "taking messages from the queue %s\n", t.options.queue)
+	fmt.Fprintf(t.stderr, "waiting for messages from the queue %s\n", t.options.queue)
 	messages.Go(func() { consumed = consumer.Run(work); stop(consumed) })
 
 	<-work.Done()
@@ -113,6 +116,7 @@ func (t *tenure) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.S
 			return err
 		}
 		t.receiver, t.connection = s.service.Receiver(), m.ConsumerTag
+		fmt.Fprintf(t.stderr, "%s %s\n", atWork, t.options.queue)
 	}
 	if m.ConsumerTag != t.connection && t.options.standsBy() {
 		return errReconnected

@@ -38,9 +38,10 @@ type Producer struct {
 	read      int
 }
 
-// maxStreams keeps the numbers of a message for everything, which are in a
-// header, within the 128 KiB that RabbitMQ has for all headers together.
-const maxStreams = 1000
+// MaxStreams is the most streams of a producer. It keeps the numbers of a
+// message for everything, which are in a header, within the 128 KiB that
+// RabbitMQ has for all headers together.
+const MaxStreams = 1000
 
 // table has one row: the input, the streams' key, and how many of the input's
 // messages are in the outbox.
@@ -86,7 +87,7 @@ func Open(ctx context.Context, path string) (_ *Producer, err error) {
 	if p.streams, err = lockkeys.Parse(streams); err != nil {
 		return nil, err
 	}
-	p.numbering = numbering.NewBounded(p.streams, maxStreams)
+	p.numbering = numbering.NewBounded(p.streams, MaxStreams)
 	return p, nil
 }
 

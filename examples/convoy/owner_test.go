@@ -29,12 +29,11 @@ func TestTheQueueComesBack(t *testing.T) {
 		link = s.rabbit.Link(t)
 		worker := *o
 		worker.name, worker.amqp = name, link.URL()
-		w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) { return worker.beginTerm(ctx, store, 0) }}
+		sequencer := func(ctx context.Context) (*ordering.Sequencer, error) { return worker.beginTerm(ctx, store, 0) }
 		consumer, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
-			Endpoint: worker.endpoint(), Queue: o.partitions().QueueName(0), Receiver: w,
+			Endpoint: worker.endpoint(), Queue: o.partitions().QueueName(0), Receiver: rabbitmq.Owner(sequencer),
 		})
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, w.leave()) })
 		begin(t, consumer.Run)
 		inLine = func(epoch uint64) {
 			require.Eventually(t, func() bool { return consumer.Ready() == nil && consumer.Stats().Epochs == epoch }, waitAtMost, tick)
@@ -70,9 +69,13 @@ func TestTheQueueComesBack(t *testing.T) {
 func TestTheEndOfAnOrder(t *testing.T) {
 	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
 	store := o.openFor(t)
-	w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) { return o.beginTerm(ctx, store, 0) }}
+	var last *ordering.Sequencer
+	sequencer := func(ctx context.Context) (_ *ordering.Sequencer, err error) {
+		last, err = o.beginTerm(ctx, store, 0)
+		return last, err
+	}
 	end := begin(t, func(ctx context.Context) error {
-		return w.consume(ctx, rabbitmq.ConsumerConfig{
+		return own(ctx, sequencer, rabbitmq.ConsumerConfig{
 			Endpoint: o.endpoint(), Queue: o.partitions().QueueName(0), DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
 		})
 	})
@@ -87,7 +90,7 @@ func TestTheEndOfAnOrder(t *testing.T) {
 	assert.ElementsMatch(t, []string{"create", "close", "other"}, runsOf(t, store))
 	require.Eventually(t, func() bool { n, err := o.waiting(t.Context(), o.deadQueue()); return err == nil && n[0] == 1 }, waitAtMost, tick)
 	end()
-	assert.Equal(t, 1, w.mu.term.sequencer.Stats().Streams, "the other order")
+	assert.Equal(t, 1, last.Stats().Streams, "the other order")
 	letters, err := o.deadLetters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
@@ -203,10 +206,10 @@ func TestATermThatCannotBegin(t *testing.T) {
 	o := newOptions(t, "-queues", "1")
 	o.openFor(t)
 	broken := errors.New("broken")
-	w := &owner{begin: func(context.Context) (*ordering.Sequencer, error) { return nil, broken }}
+	sequencer := func(context.Context) (*ordering.Sequencer, error) { return nil, broken }
 	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
 	queue := o.partitions().QueueName(0)
-	err := w.consume(t.Context(), rabbitmq.ConsumerConfig{Endpoint: o.endpoint(), Queue: queue})
+	err := own(t.Context(), sequencer, rabbitmq.ConsumerConfig{Endpoint: o.endpoint(), Queue: queue})
 	require.ErrorIs(t, err, broken)
 	require.Eventually(t, func() bool { n, err := o.waiting(t.Context(), queue); return err == nil && n[0] == 1 }, waitAtMost, tick)
 }

@@ -51,7 +51,7 @@ func (o *options) process(ctx context.Context) (err error) {
 
 // walkLedgers takes ledger messages until ctx ends.
 func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *outbox.Outbox) error {
-	p := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) {
+	sequencer := func(ctx context.Context) (*ordering.Sequencer, error) {
 		return ordering.New(ctx, ordering.Config{
 			Store: store,
 			Handler: func(ctx context.Context, job ordering.Job) error {
@@ -61,8 +61,8 @@ func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *o
 			MaxEarlyTotal: maxEarly,
 			Logger:        o.logger,
 		})
-	}}
-	return p.consume(ctx, rabbitmq.ConsumerConfig{
+	}
+	return own(ctx, sequencer, rabbitmq.ConsumerConfig{
 		Endpoint:   o.endpoint(),
 		Queue:      o.ledgerQueue(),
 		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},

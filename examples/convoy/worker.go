@@ -50,10 +50,10 @@ func unlessLeaving(err error) error {
 
 // workOn takes part in one queue until ctx ends.
 func (o *options) workOn(ctx context.Context, store *sqlstore.Store, partition int) error {
-	w := &owner{begin: func(ctx context.Context) (*ordering.Sequencer, error) {
+	sequencer := func(ctx context.Context) (*ordering.Sequencer, error) {
 		return o.beginTerm(ctx, store, partition)
-	}}
-	return w.consume(ctx, rabbitmq.ConsumerConfig{
+	}
+	return own(ctx, sequencer, rabbitmq.ConsumerConfig{
 		Endpoint:   o.endpoint(),
 		Queue:      o.partitions().QueueName(partition),
 		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},

@@ -23,6 +23,7 @@ type process struct {
 	*shift
 	link  *rabbittest.Link
 	terms atomic.Int64
+	last  atomic.Pointer[ordering.Sequencer] // of the last term
 }
 
 func (d *desk) join(store ordering.Store, handler ordering.Handler) *process {
@@ -31,9 +32,11 @@ func (d *desk) join(store ordering.Store, handler ordering.Handler) *process {
 		Endpoint: rabbitmq.Endpoint{URL: p.link.URL(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond},
 		Receiver: rabbitmq.Owner(func(ctx context.Context) (*ordering.Sequencer, error) {
 			p.terms.Add(1)
-			return ordering.New(ctx, ordering.Config{
+			s, err := ordering.New(ctx, ordering.Config{
 				Store: store, Handler: handler, Logger: quiet(), MaxEarlyTotal: 64, GapTimeout: 50 * time.Millisecond,
 			})
+			p.last.Store(s)
+			return s, err
 		}),
 	})
 	require.Eventually(d, func() bool { return p.consumer.Ready() == nil }, waitAtMost, tick)
@@ -127,6 +130,7 @@ func TestAnOwnerLeaves(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(diary.all()) == 1 && one.consumer.Stats().Received == 20 }, waitAtMost, tick)
 	one.stop()
+	require.Eventually(t, func() bool { return one.last.Load().Err() != nil }, waitAtMost, tick)
 	assert.Zero(t, two.consumer.Stats().Received)
 	letGo()
 	require.NoError(t, <-one.done)

@@ -104,6 +104,7 @@ func (e Exchange) kind() string {
 	return e.Kind
 }
 
+// String names the queue, the exchange and the key.
 func (b Binding) String() string {
 	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // The processes of the experiment are this program, which is the test here.
@@ -17,16 +19,18 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(beChild(os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // A short experiment: whatever becomes of the others, with Interlock every
 // event has its effect once, in order, while the broker is killed.
 func TestNothingIsLostDoubledOrOutOfOrder(t *testing.T) {
-	picture := filepath.Join(t.TempDir(), "picture.svg")
+	const events = 120
+	dir := t.TempDir()
+	picture := filepath.Join(dir, "picture.svg")
 	var out, problems strings.Builder
 	code := run(t.Context(), []string{
-		"-runs", "1", "-events", "120", "-rounds", "2", "-round", "5", "-kill-min", "40", "-kill-max", "45", "-plot", picture,
+		"-runs", "1", "-events", "120", "-rounds", "2", "-round", "5", "-kill-min", "30", "-kill-max", "35", "-plot", picture, "-dir", dir,
 	}, &out, &problems)
 	require.Equal(t, exitGood, code, out.String()+problems.String())
 	for _, says := range []string{
@@ -35,7 +39,35 @@ func TestNothingIsLostDoubledOrOutOfOrder(t *testing.T) {
 		require.Contains(t, out.String(), says)
 	}
 	require.NotContains(t, out.String(), "no outages")
+	requireOnceInOrder(t, filepath.Join(dir, "interlock", "consumer.db"), events+2*(2+1)*5) // with the rounds, and one each for warming up
+	requireXML(t, picture)
+	t.Log(out.String())
+}
 
+// requireOnceInOrder looks at the effects themselves: those of each key have
+// the numbers 1, 2, 3 and so on.
+func requireOnceInOrder(t *testing.T, database string, events int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", database)
+	require.NoError(t, err)
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), `SELECT key, number FROM effects ORDER BY id`)
+	require.NoError(t, err)
+	defer rows.Close()
+	last, effects := map[int]int{}, 0
+	for rows.Next() {
+		var key, number int
+		require.NoError(t, rows.Scan(&key, &number))
+		last[key]++
+		effects++
+		require.Equal(t, last[key], number, "key %d", key)
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, events, effects)
+}
+
+func requireXML(t *testing.T, picture string) {
+	t.Helper()
 	f, err := os.Open(picture)
 	require.NoError(t, err)
 	defer f.Close()
@@ -48,7 +80,6 @@ func TestNothingIsLostDoubledOrOutOfOrder(t *testing.T) {
 		}
 	}
 	require.Greater(t, elements, 100)
-	t.Log(out.String())
 }
 
 func TestCommandLine(t *testing.T) {

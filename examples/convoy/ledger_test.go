@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever a ledger message has in it is an event that can be read again, or is
+// refused.
+func FuzzLedger(f *testing.F) {
+	f.Add([]byte(`{"transactions":[{"id":"1","op":"create","order":"customer/1/order/1"}]}`))
+	f.Add([]byte(`{"transactions":[{"id":"2","op":"move","of":"1","order":"customer/1/order/1","to":"customer/1/order/2"}]}`))
+	f.Add([]byte(`{"transactions":[{"op":"close","order":"customer/%2F/order/%"},{}]}`))
+	f.Add([]byte(`{"transactions":{}}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		var l ledger
+		if json.Unmarshal(payload, &l) != nil {
+			return
+		}
+		for _, want := range l.Transactions {
+			e, err := want.event()
+			if err != nil {
+				continue
+			}
+			var got transaction
+			require.NoError(t, json.Unmarshal(e.Payload, &got))
+			require.Equal(t, want, got)
+			require.NotEmpty(t, e.Positions)
+			for _, p := range e.Positions {
+				require.Equal(t, want.Op == closing, p.End)
+				require.Equal(t, 4, p.Stream.Depth())
+			}
+		}
+	})
+}

@@ -27,6 +27,15 @@ func TestWithItsOwnServers(t *testing.T) {
 	assert.NotContains(t, stdout, "NO ")
 }
 
+// Orders that are left in a queue would be taken for those of this run.
+func TestQueuesOfAnEarlierRun(t *testing.T) {
+	o := newOptions(t)
+	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
+	code, _, stderr := convoy(t.Context(), "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix)
+	require.Equal(t, exitBad, code)
+	assert.Contains(t, stderr, "there are orders of an earlier run: give an empty database with -db, and other queues with -prefix")
+}
+
 // An interrupted convoy ends at once, and takes its processes with it.
 func TestInterrupted(t *testing.T) {
 	t.Setenv(asProgram, "1")

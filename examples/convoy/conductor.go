@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/internal/pgtest"
@@ -78,15 +79,23 @@ func (o *options) startServers() (end func() error, err error) {
 	return end, nil
 }
 
-// requireEmpty refuses a database in which there was a convoy before: its
-// orders have numbers already.
+// requireEmpty refuses a database or queues in which there was a convoy before:
+// its orders have numbers already. It declares the queues, so that they are not
+// quite new when the first messages come.
 func (c *conductor) requireEmpty(ctx context.Context) error {
 	var terms int
 	if err := c.db.QueryRowContext(ctx, `SELECT count(*) FROM convoy_terms`).Scan(&terms); err != nil {
 		return err
 	}
-	if terms > 0 {
-		return errors.New("the database has the orders of an earlier run: give an empty one, and other queues with -prefix")
+	if err := c.withChannel(ctx, c.endpoint().Topology.Declare); err != nil {
+		return err
+	}
+	counts, err := c.waiting(ctx, c.queueNames()...)
+	if err != nil {
+		return err
+	}
+	if terms > 0 || slices.Max(counts) > 0 {
+		return errors.New("there are orders of an earlier run: give an empty database with -db, and other queues with -prefix")
 	}
 	return nil
 }
@@ -233,11 +242,14 @@ func (c *conductor) applied(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// straggler is the transaction that comes too late.
+const straggler = "straggler"
+
 // sendLate sends a transaction for an order that has ended straight to its
 // queue, past the processor, and waits until it is found among the dead letters.
 func (c *conductor) sendLate(ctx context.Context) error {
 	order := c.script.orders[c.script.late.String()]
-	e, err := transaction{ID: "straggler", Op: add, Order: order.stream.String()}.event()
+	e, err := transaction{ID: straggler, Op: add, Order: order.stream.String()}.event()
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestConvoy(t *testing.T) {
 	for queue := range o.queues {
 		assert.Greater(t, len(ownersOf(t, store, queue)), 1, "queue %d was handed over", queue)
 	}
-	require.ErrorContains(t, c.requireEmpty(t.Context()), "give an empty one")
+	require.ErrorContains(t, c.requireEmpty(t.Context()), "give an empty database")
 
 	stream := c.script.late.String()
 	for name, damage := range map[string]string{

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
@@ -202,10 +204,11 @@ func (r *result) lookAtRefusals(ctx context.Context) error {
 // lookAtQueues checks that nothing is left, and that what came too late for its
 // order is a dead letter that says so.
 func (r *result) lookAtQueues(ctx context.Context) error {
-	names := []string{r.ledgerQueue()}
-	for partition := range r.queues {
-		names = append(names, r.partitions().QueueName(partition))
+	letters, err := r.deadLetters(ctx)
+	if err != nil {
+		return err
 	}
+	names := r.queueNames()
 	counts, err := r.waiting(ctx, names...)
 	if err != nil {
 		return err
@@ -215,13 +218,9 @@ func (r *result) lookAtQueues(ctx context.Context) error {
 		problem = fmt.Errorf("%v messages are left in %v", counts, names)
 	}
 	r.check(problem, "every queue empty")
-	letters, err := r.deadLetters(ctx)
-	if err != nil {
-		return err
-	}
 	problem = nil
-	if len(letters) != 1 {
-		problem = fmt.Errorf("there are %d dead letters", len(letters))
+	if len(letters) != 1 || !strings.HasPrefix(letters[0], straggler) || !strings.Contains(letters[0], ordering.ErrEnded.Error()) {
+		problem = fmt.Errorf("they are %q", letters)
 	}
 	r.refusals = append(r.refusals, letters...)
 	r.check(problem, "one dead letter, of the transaction that came after its order's last")

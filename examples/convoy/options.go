@@ -140,6 +140,15 @@ func (o *options) partitions() rabbitmq.Partitions {
 func (o *options) ledgerQueue() string { return o.prefix + ".ledger" }
 func (o *options) deadQueue() string   { return o.prefix + ".dead" }
 
+// queueNames are the names of all queues.
+func (o *options) queueNames() []string {
+	names := []string{o.ledgerQueue(), o.deadQueue()}
+	for partition := range o.queues {
+		names = append(names, o.partitions().QueueName(partition))
+	}
+	return names
+}
+
 // endpoint is the broker with all queues. Each process declares them all, so it
 // does not matter who is first.
 func (o *options) endpoint() rabbitmq.Endpoint {

@@ -26,7 +26,6 @@ type orderPlan struct {
 	history  []string         // all its transactions, in order
 	lines    map[string]int64 // amounts by transaction
 	names    []string         // of lines
-	closed   bool
 }
 
 // runs is how often an order is to be changed: a move changes two.
@@ -81,7 +80,6 @@ func (w *writer) step(order *orderPlan) {
 		t.Op, t.Amount = create, 0
 	case order.left == 0:
 		t.Op, t.Amount = closing, 0
-		order.closed = true
 		w.late = order.stream
 		w.active = slices.DeleteFunc(w.active, func(other *orderPlan) bool { return other == order })
 	case len(order.names) > 0 && w.IntN(4) == 0:

@@ -97,6 +97,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return nil
 		}
 		err := c.consume(ctx, connected, conn)
+		if ctx.Err() != nil {
+			end()
+		}
 		if errors.Is(err, ErrGrace) {
 			late, err = err, nil
 		}

@@ -408,3 +408,23 @@ func TestWhatIsReturnedComesAgain(t *testing.T) {
 	assert.EqualValues(t, 3, stats.Epochs)
 	d.requireEmpty()
 }
+
+// A receiver that is shut down as soon as the consumer is to stop may say so
+// before it is told to return. That is no fault.
+func TestAReceiverThatIsFasterThanTheStop(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	d.send("1", "a=1", "")
+	for range 20 {
+		ctx, stop := context.WithCancel(t.Context())
+		c, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
+			Endpoint: rabbitmq.Endpoint{URL: d.node.URL(), Logger: quiet()}, Queue: d.queue,
+			Receiver: receiver(func(context.Context, amqp.Delivery, rabbitmq.Settle) error {
+				stop()
+				return ordering.ErrClosed
+			}),
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Run(ctx))
+	}
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}

@@ -128,7 +128,7 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	}
 	d.settled.Store(true)
 	w.leave(m.DeliveryTag, Return())
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || w.stop.Err() != nil { // ctx ends a moment after stop
 		return nil // receive looks why
 	}
 	return fatal{fmt.Errorf("rabbitmq: receiver of queue %s: %w", w.cfg.Queue, err)}

@@ -60,5 +60,12 @@
 // in which they came, if their lock keys conflict, as long as neither waits
 // for a gap or is parked. Two processes may hold different streams of one
 // store; whoever is offered an event of a stream takes the stream over, and
-// the one before cannot commit to it any more.
+// the one before cannot commit to it any more. A new sequencer takes over those
+// that have held events or are parked for a gap.
+//
+// That a stream was lost is noticed by a commit. Parking is not refused: a
+// sequencer that has lost a stream, and has nothing of it to commit, takes the
+// next event that it is offered for one behind a gap, and may park the stream
+// though the numbers before are done. Where processes take turns with a stream,
+// let each begin a turn with a new sequencer.
 package ordering

@@ -43,6 +43,12 @@ type Config struct {
 	// An error or a panic of it is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
 
+	// Owns, if set, tells which streams are this sequencer's, where several
+	// share a store: of the others, those that have held events or are parked
+	// for a gap are left alone when it begins. It does not restrict what may be
+	// offered. Default: all.
+	Owns func(stream lockkeys.Key) bool
+
 	// GapTimeout is how long an event waits for those before it until they
 	// are asked for, called T_gap in the paper. Default: 2 s.
 	GapTimeout time.Duration

@@ -59,13 +59,12 @@
 // Order is kept on streams. Events without a stream in common run in the order
 // in which they came, if their lock keys conflict, as long as neither waits
 // for a gap or is parked. Two processes may hold different streams of one
-// store; whoever is offered an event of a stream takes the stream over, and
-// the one before cannot commit to it any more. A new sequencer takes over those
-// that have held events or are parked for a gap.
-//
-// That a stream was lost is noticed by a commit. Parking is not refused: a
-// sequencer that has lost a stream, and has nothing of it to commit, takes the
-// next event that it is offered for one behind a gap, and may park the stream
-// though the numbers before are done. Where processes take turns with a stream,
-// let each begin a turn with a new sequencer.
+// store; whoever is offered an event of a stream takes the stream over, with
+// those that are parked together with it. The one before can neither commit to
+// it nor hold or park anything of it any more, and gives back to the source what
+// it has of it. It notices that when it next writes to the stream, or takes an
+// event for one behind a gap, which costs up to GapTimeout; where processes take
+// turns with a stream, it is quicker to let each begin a turn with a new
+// sequencer. That takes over the streams that have held events or are parked for
+// a gap, if they are its own; see [Config.Owns].
 package ordering

@@ -11,7 +11,7 @@ var (
 	// ErrDuplicate is wrapped by the error of a commit for an event of which
 	// a number is done already. Its effect was not applied again.
 	ErrDuplicate = errors.New("ordering: number is done already")
-	// ErrFenced is wrapped by the error of a commit to a stream that someone
+	// ErrFenced is wrapped by the error of writing to a stream that someone
 	// else has taken over. Nothing was written.
 	ErrFenced = errors.New("ordering: stream was taken over by another holder")
 	// ErrNoJob is wrapped by the error for an event that there is no job

@@ -23,7 +23,7 @@ func TestShutdownIsOnTimeWhateverHangs(t *testing.T) {
 			<-hang
 			return Answer{}, nil
 		})},
-		"the store": {Store: &stub{Memory: NewMemory(), held: func() { <-hang }}},
+		"the store": {Store: &stub{Memory: NewMemory(), fence: func() { <-hang }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,18 +135,108 @@ func TestNothingFollowsWhatWasLost(t *testing.T) {
 	})
 }
 
-// TestWhatTheHolderBeforeHeldIsFound: it was acknowledged there after the
-// stream was taken over, so no source delivers it again.
-func TestWhatTheHolderBeforeHeldIsFound(t *testing.T) {
-	source := &archive{}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
-		a := series("a", 1, 4)
-		r.offer(a[0])
-		require.NoError(t, r.store.Hold(t.Context(), a[1:3]))
-		r.offer(a[3])
-		r.sleep(time.Second)
-		assert.Equal(t, []string{"a1", "a2", "a3", "a4"}, r.ran())
-		assert.Empty(t, source.requests())
+// turns are two sequencers on one store that take turns with a stream: old has
+// lost a to heir without having noticed, and is given it back.
+func turns(t *testing.T, cfg Config, story func(t *testing.T, old, heir *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory()
+		old, heir := newRig(t, store), newRig(t, store)
+		old.start(cfg)
+		heir.start(cfg)
+		old.offer(series("a", 1, 4)...)
+		heir.offer(series("a", 5, 9)...)
+		story(t, old, heir)
+		assert.Empty(t, old.parked())
+		old.stop()
+		heir.stop()
+	})
+}
+
+// TestAStreamThatWasLostUnnoticedHasNoGap: what the old holder takes for
+// missing was done by the new one. The event is given back, and runs when it is
+// delivered again; nobody is asked, and nothing is parked, skipped or stopped.
+func TestAStreamThatWasLostUnnoticedHasNoGap(t *testing.T) {
+	for _, policy := range []Policy{Park, Skip, Stop} {
+		t.Run(policy.String(), func(t *testing.T) {
+			source := &archive{}
+			turns(t, Config{GapTimeout: time.Second, GapPolicy: policy, Replayer: source}, func(t *testing.T, old, heir *rig) {
+				old.offer(ev("a10", "a=10"))
+				old.sleep(time.Second)
+				assert.Equal(t, []Result{Unfinished}, old.outcome("a10"))
+				old.offer(ev("a10", "a=10"))
+				assert.Equal(t, []Result{Unfinished, Applied}, old.outcome("a10"))
+				assert.Empty(t, source.requests())
+			})
+		})
+	}
+}
+
+// TestWhatBelongsToAnotherHolderIsNotParked: neither when more events wait than
+// may, nor when two of them contradict each other, nor what comes for them.
+func TestWhatBelongsToAnotherHolderIsNotParked(t *testing.T) {
+	for name, late := range map[string][]*Event{
+		"too many wait":   series("a", 10, 13),
+		"a contradiction": {ev("x", "a=10, b=2"), ev("y", "a=11, b=1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turns(t, Config{GapTimeout: time.Hour, MaxEarly: 3}, func(t *testing.T, old, heir *rig) {
+				old.offer(late...)
+				old.sleep(time.Hour)
+				heir.offer(series("a", 10, 10)...)
+				assert.Equal(t, []Result{Applied}, heir.outcome("a10"))
+				assert.Empty(t, heir.parked())
+			})
+		})
+	}
+}
+
+// TestAnOperatorTakesOver: an operator of the old holder acts on what the new
+// one has parked.
+func TestAnOperatorTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory()
+		old, heir := newRig(t, store), newRig(t, store)
+		old.start(Config{})
+		heir.start(Config{})
+		old.failing("a1", errors.New("bad"))
+		heir.failing("a1", errors.New("bad"))
+		heir.failing("a3", errors.New("bad"))
+		old.offer(series("a", 1, 2)...)
+		heir.offer(series("a", 3, 4)...)
+		require.NoError(t, heir.seq.Skip(t.Context(), key("a"))) // a1; a2 runs, a3 is parked
+		require.Equal(t, []string{"a2"}, heir.ran())
+		require.Len(t, heir.parked(), 1)
+
+		require.NoError(t, old.seq.Skip(t.Context(), key("a")))
+		assert.Equal(t, []string{"a4"}, old.ran(), "it was a3 that was skipped")
+		assert.Empty(t, old.parked())
+		require.ErrorIs(t, heir.seq.Resume(t.Context(), key("a")), ErrNotParked)
+		old.stop()
+		heir.stop()
+	})
+}
+
+// TestOnlyWhatIsOwnedIsResumed: a new sequencer leaves alone what is another
+// one's, until it is offered an event of that.
+func TestOnlyWhatIsOwnedIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory()
+		other, r := newRig(t, store), newRig(t, store)
+		other.start(Config{GapTimeout: time.Second})
+		other.offer(ev("a2", "a=2"), ev("b2", "b=2"))
+		other.sleep(time.Second)
+		require.Len(t, other.parked(), 2)
+
+		r.start(Config{GapTimeout: time.Hour, Owns: func(stream lockkeys.Key) bool { return stream == key("b") }})
+		other.offer(ev("a1", "a=1"))
+		assert.Equal(t, []string{"a1", "a2"}, other.ran(), "a was not taken from it")
+		r.offer(ev("b1", "b=1"))
+		assert.Equal(t, []string{"b1", "b2"}, r.ran())
+		r.offer(ev("a3", "a=3"))
+		assert.Equal(t, []Result{Applied}, r.outcome("a3"))
+		other.stop()
+		r.stop()
 	})
 }
 

@@ -3,6 +3,7 @@ package ordering
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -14,40 +15,30 @@ func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
 		return err
 	}
 	defer s.passTurn()
-	s.mu.Lock()
-	p = p.live()
-	over, positions := p.over, p.public().inOrder().Streams
-	s.mu.Unlock()
-	if over {
-		return nil
-	}
-	// All are brought into memory first: nothing fails after the store has
-	// forgotten the parking.
-	streams, err := s.pin(ctx, positions...)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.unpinLocked(streams)
-	}()
-	if err := s.cfg.Store.Unpark(ctx, p.ID); err != nil {
-		return err
-	}
 	var a after
+	defer s.do(&a)
 	s.mu.Lock()
-	s.endParkingLocked(p)
-	for _, position := range p.public().inOrder().Streams {
-		if st := s.mu.streams[position.Stream]; st != nil && st.parking == p {
-			st.parking, st.missing = nil, 0
-			s.mu.idle.remove(st)
-			s.feedLocked(st)
-			a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: st.key})
+	defer s.mu.Unlock()
+	p = p.live()
+	for i := 0; i < len(p.names) && !p.over; i++ { // names may become more meanwhile
+		id, fences := p.names[i], s.fencesLocked(p)
+		s.mu.Unlock()
+		err := s.cfg.Store.Unpark(ctx, id, fences)
+		s.mu.Lock()
+		if errors.Is(err, ErrFenced) {
+			s.loseParkingLocked(&a, p)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	s.mu.Unlock()
-	s.do(&a)
+	streams := s.endParkingLocked(p)
+	slices.SortFunc(streams, func(a, b *stream) int { return a.key.Compare(b.key) })
+	for _, st := range streams {
+		st.parking, st.missing = nil, 0
+		s.feedLocked(st)
+		a.notices = append(a.notices, Notice{Kind: StreamResumed, Time: time.Now(), Stream: st.key})
+	}
 	return nil
 }
 

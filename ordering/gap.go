@@ -83,7 +83,7 @@ func (s *Sequencer) askLocked(g *gap) {
 
 // replay has a range replayed and sees to what has not come by that.
 func (s *Sequencer) replay(g *gap, missing Range) {
-	s.lookForHeld(g, missing)
+	s.checkHolder(g.stream)
 	var err error
 	if s.asks(g) {
 		s.counts.replays.Add(1)
@@ -91,30 +91,6 @@ func (s *Sequencer) replay(g *gap, missing Range) {
 		err = s.askReplayer(g, missing)
 	}
 	s.settle(g, missing, err)
-}
-
-// lookForHeld looks whether the store holds what is missing: the holder before
-// may have acknowledged it since the stream was taken over. Then it is fed.
-func (s *Sequencer) lookForHeld(g *gap, missing Range) {
-	page, err := s.cfg.Store.Held(s.background, missing.Stream, missing.From, 1)
-	if err != nil {
-		s.cfg.Logger.Warn("store could not be asked for what is missing", "range", missing.String(), "err", err)
-		return
-	}
-	if len(page) == 0 {
-		return
-	}
-	n, _ := page[0].On(missing.Stream)
-	if n > missing.To {
-		return
-	}
-	var a after
-	s.mu.Lock()
-	if st := g.stream; st.gap == g && !st.isHeld(n) && n >= st.next && st.early[n] == nil {
-		s.shutLocked(st, n, 0, nil, &a)
-	}
-	s.mu.Unlock()
-	s.do(&a)
 }
 
 // asks tells whether a gap is still there to ask for.
@@ -179,6 +155,7 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 			s.dirtyLocked(p)
 		}
 		s.closeGapLocked(st, &a)
+		s.restLocked(st)
 		s.mu.Unlock()
 	case Skip:
 		s.mu.Unlock()
@@ -237,11 +214,12 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 	defer s.do(&a)
 	for _, part := range absent {
 		r := Range{st.key, part.From, part.To}
-		err := s.skipSurely(Skipped{Stream: r.Stream, From: r.From, To: r.To, Fence: st.fence, Reason: reason.Error(), Time: time.Now()})
+		skipped := Skipped{Stream: r.Stream, From: r.From, To: r.To, Fence: st.fence, Reason: reason.Error(), Time: time.Now()}
+		err := s.surely(s.background, "skip", func() error { return s.cfg.Store.Skip(s.background, skipped) })
 		if err != nil {
 			s.mu.Lock()
 			if errors.Is(err, ErrFenced) {
-				s.loseLocked(st, &a)
+				s.loseLocked(&a, st)
 			}
 			s.mu.Unlock()
 			return err
@@ -253,21 +231,6 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 	}
 	s.pumpAside([]*stream{st})
 	return nil
-}
-
-// skipSurely skips until it is known what came of it. The error wraps
-// ErrFenced, or tells why the sequencer ended first.
-func (s *Sequencer) skipSurely(k Skipped) (err error) {
-	known := s.insist(s.background, "skip", func() error {
-		if err = s.cfg.Store.Skip(s.background, k); errors.Is(err, ErrFenced) {
-			return nil
-		}
-		return err
-	})
-	if !known {
-		return s.Err()
-	}
-	return err
 }
 
 // absent returns the parts of a range that are neither done, nor in memory, nor

@@ -21,7 +21,8 @@ import (
 type stub struct {
 	*Memory
 	commit func(ctx context.Context, r Record) error
-	held   func()      // before Held
+	held   func()
+	fence  func()      // before Held
 	away   atomic.Bool // Held and Acquire fail
 }
 
@@ -32,6 +33,13 @@ func (s *stub) Commit(ctx context.Context, r Record) error {
 		return s.commit(ctx, r)
 	}
 	return s.Memory.Commit(ctx, r)
+}
+
+func (s *stub) Fence(ctx context.Context, stream lockkeys.Key) (int64, error) {
+	if s.fence != nil {
+		s.fence()
+	}
+	return s.Memory.Fence(ctx, stream)
 }
 
 func (s *stub) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error) {
@@ -217,7 +225,9 @@ func TestWhatIsHeldAndTooLargeIsParked(t *testing.T) {
 	store := NewMemory()
 	large := ev("a1", "a=1")
 	large.Payload = make([]byte, 2000)
-	require.NoError(t, store.Hold(t.Context(), []*Event{large}))
+	states, err := store.Acquire(t.Context(), []lockkeys.Key{key("a")})
+	require.NoError(t, err)
+	require.NoError(t, store.Hold(t.Context(), []*Event{large}, Fences{key("a"): states[0].Fence}))
 	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1000}}
 	storyOn(t, store, cfg, func(t *testing.T, r *rig) {
 		require.Len(t, r.parked(), 1)

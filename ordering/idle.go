@@ -32,7 +32,7 @@ func (l *idleList) remove(st *stream) {
 // restLocked puts a stream to rest if nothing of it is on its way. A stream
 // that has ended leaves memory.
 func (s *Sequencer) restLocked(st *stream) {
-	if st.gone || st.idle || !st.quiet() {
+	if st.gone || st.idle || st.parking != nil || !st.quiet() {
 		return
 	}
 	if st.ended > 0 && st.next > st.ended {
@@ -61,14 +61,36 @@ func (s *Sequencer) forgetLocked(st *stream) {
 	delete(s.mu.streams, st.key)
 }
 
+// evictParkingsLocked lets parkings go, with their streams, of which nothing has
+// changed for long.
+func (s *Sequencer) evictParkingsLocked() {
+	for _, p := range s.mu.parkings {
+		if p.dirty || s.mu.idle.epoch-p.epoch < 4 || !s.isQuietLocked(p) {
+			continue
+		}
+		for _, st := range s.endParkingLocked(p) {
+			s.forgetLocked(st)
+		}
+	}
+}
+
+func (s *Sequencer) isQuietLocked(p *parking) bool {
+	for key := range p.streams {
+		if !s.mu.streams[key].quiet() {
+			return false
+		}
+	}
+	return true
+}
+
 // endsLocked takes note of a stream's last number.
 func (s *Sequencer) endsLocked(st *stream, last uint64, a *after) {
 	st.ended = last
 	for n, t := range st.early {
 		if n > last {
 			s.leaveEarlyLocked(t)
-			s.lookAgainLocked(t, a)
 			s.refuseLocked(t, ErrEnded, a)
+			s.lookAgainLocked(t, a) // only now, since its streams may come to rest by that
 		}
 	}
 }
@@ -93,6 +115,7 @@ func (s *Sequencer) tidy() {
 			for l := &s.mu.idle; l.len > 0 && l.epoch-l.ends.newer.epoch >= 4; {
 				s.evictOneLocked()
 			}
+			s.evictParkingsLocked()
 			s.mu.Unlock()
 		case <-prune:
 			if _, err := s.cfg.Store.Prune(s.background, time.Now().Add(-s.cfg.Retention)); err != nil && s.background.Err() == nil {

@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -22,7 +23,6 @@ type keeper struct {
 	// The sequencer's mutex guards these.
 	mu struct {
 		dirty []*parking
-		over  []string // IDs of parkings that became part of others
 		holds []*task
 		ops   []op
 		feeds []*stream
@@ -34,7 +34,7 @@ type keeper struct {
 
 // restsLocked tells whether there is nothing to do.
 func (k *keeper) restsLocked() bool {
-	return !k.mu.works && len(k.mu.dirty)+len(k.mu.over)+len(k.mu.holds)+len(k.mu.ops)+len(k.mu.feeds)+len(k.mu.pumps) == 0
+	return !k.mu.works && len(k.mu.dirty)+len(k.mu.holds)+len(k.mu.ops)+len(k.mu.feeds)+len(k.mu.pumps) == 0
 }
 
 // op is something to be done by the keeper for someone who may wait for it.
@@ -77,13 +77,12 @@ func (s *Sequencer) reopenLocked(p *parking) {
 		return
 	}
 	s.opLocked(op{do: func(ctx context.Context) error {
-		s.insist(ctx, "unpark", func() error {
+		return s.surely(ctx, "unpark", func() error {
 			if !s.heals(p) {
 				return nil
 			}
 			return s.unpark(ctx, p)
 		})
-		return nil
 	}})
 }
 
@@ -180,18 +179,11 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 // write puts into the store what is parked and held.
 func (s *Sequencer) write(ctx context.Context) {
 	s.mu.Lock()
-	dirty, over, holds := s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds
-	s.keeper.mu.dirty, s.keeper.mu.over, s.keeper.mu.holds = nil, nil, nil
+	dirty, holds := s.keeper.mu.dirty, s.keeper.mu.holds
+	s.keeper.mu.dirty, s.keeper.mu.holds = nil, nil
 	s.mu.Unlock()
 	for _, p := range dirty {
 		s.writeParking(ctx, p)
-	}
-	for _, id := range over {
-		if s.insist(ctx, "unpark", func() error { return s.cfg.Store.Unpark(ctx, id) }) {
-			s.mu.Lock()
-			delete(s.mu.parkings, id)
-			s.mu.Unlock()
-		}
 	}
 	s.hold(ctx, holds)
 }
@@ -205,21 +197,32 @@ func (s *Sequencer) writeParking(ctx context.Context, p *parking) {
 		return
 	}
 	p.Events = slices.DeleteFunc(p.Events, s.isDoneLocked) // or they would be held again
-	public := p.public()
+	public, fences, names := p.public(), s.fencesLocked(p), len(p.names)
 	s.mu.Unlock()
 	public = public.inOrder()
 	s.logParking(ctx, public)
-	written := s.insist(ctx, "park", func() error { return s.cfg.Store.Park(ctx, public) })
+	err := s.surely(ctx, "park", func() error { return s.cfg.Store.Park(ctx, public, fences) })
+	var a after
+	defer s.do(&a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.written = written && !p.dirty; !p.written {
-		return
+	switch {
+	case errors.Is(err, ErrFenced):
+		s.loseParkingLocked(&a, p)
+	case err == nil && !p.over:
+		s.forgetNamesLocked(p, names)
 	}
-	for key := range p.streams {
-		if st := s.mu.streams[key]; st != nil {
-			s.restLocked(st)
+}
+
+// forgetNamesLocked forgets the first of a parking's names but its own, under
+// which the store has nothing any more.
+func (s *Sequencer) forgetNamesLocked(p *parking, n int) {
+	for _, id := range p.names[:n] {
+		if id != p.ID {
+			delete(s.mu.parkings, id)
 		}
 	}
+	p.names = append([]string{p.ID}, p.names[n:]...)
 }
 
 // logParking tells an operator what is parked. What is still being asked for
@@ -249,24 +252,42 @@ func (s *Sequencer) insist(ctx context.Context, what string, do func() error, op
 	return err == nil
 }
 
+// surely does something with the store until it is known what came of it. The
+// error wraps ErrFenced, or tells why the sequencer ended first.
+func (s *Sequencer) surely(ctx context.Context, what string, do func() error) (err error) {
+	known := s.insist(ctx, what, func() error {
+		if err = do(); errors.Is(err, ErrFenced) {
+			return nil
+		}
+		return err
+	})
+	if !known {
+		return s.Err()
+	}
+	return err
+}
+
 // hold puts events into the store and then tells their sources. Those of a
 // stream that has another holder by now are given back.
 func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 	for len(tasks) > 0 {
 		chunk := tasks[:min(len(tasks), holdChunk)]
 		tasks = tasks[len(chunk):]
-		var events []*Event
-		for _, t := range chunk {
-			if !t.isLost() {
-				events = append(events, t.event)
+		err := s.storeHeld(ctx, chunk)
+		if errors.Is(err, ErrFenced) && len(chunk) > 1 { // one by one, to find out which
+			for i := range chunk {
+				s.hold(ctx, chunk[i:i+1])
 			}
+			continue
 		}
-		stored := s.insist(ctx, "hold", func() error { return s.cfg.Store.Hold(ctx, events) })
 		var a after
 		s.mu.Lock()
 		for _, t := range chunk {
 			switch {
-			case !stored:
+			case errors.Is(err, ErrFenced):
+				s.loseLocked(&a, t.streams()...)
+				s.unheldLocked(t, err, &a)
+			case err != nil:
 				s.unheldLocked(t, ErrClosed, &a)
 			case t.isLost():
 				s.unheldLocked(t, ErrFenced, &a)
@@ -282,4 +303,21 @@ func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 		s.mu.Unlock()
 		s.do(&a)
 	}
+}
+
+// storeHeld puts events into the store, but for those of lost streams. The
+// error is that of surely.
+func (s *Sequencer) storeHeld(ctx context.Context, tasks []*task) error {
+	var events []*Event
+	fences := Fences{}
+	for _, t := range tasks {
+		if t.isLost() {
+			continue
+		}
+		events = append(events, t.event)
+		for _, slot := range t.slots {
+			fences[slot.stream.key] = slot.stream.fence
+		}
+	}
+	return s.surely(ctx, "hold", func() error { return s.cfg.Store.Hold(ctx, events, fences) })
 }

@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"context"
+	"slices"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -50,7 +51,8 @@ func (s *Sequencer) unknown(events ...*Event) (keys []lockkeys.Key) {
 	return keys
 }
 
-// load gets streams from the store. The caller has the turn, or is alone.
+// load gets streams from the store, with all that are parked together with
+// them. The caller has the turn, or is alone.
 func (s *Sequencer) load(ctx context.Context, keys []lockkeys.Key) error {
 	if len(keys) == 0 {
 		return nil
@@ -59,41 +61,92 @@ func (s *Sequencer) load(ctx context.Context, keys []lockkeys.Key) error {
 	if err != nil {
 		return err
 	}
-	strange := false
-	s.mu.Lock()
-	for _, state := range states {
-		strange = strange || state.Parked != "" && s.mu.parkings[state.Parked] == nil
+	parkings, others, err := s.parkingsOf(ctx, keys, states)
+	if err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	if strange { // another holder has parked it
-		if err := s.loadParkings(ctx); err != nil {
+	if len(others) > 0 {
+		more, err := s.cfg.Store.Acquire(ctx, others)
+		if err != nil {
 			return err
 		}
+		keys, states = slices.Concat(keys, others), slices.Concat(states, more)
 	}
+	var a after
+	defer s.do(&a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for id, p := range parkings {
+		if old := s.mu.parkings[id]; old != nil { // another holder has had it since
+			s.loseParkingLocked(&a, old)
+		}
+		for key := range p.streams {
+			if st := s.mu.streams[key]; st != nil { // was lost when it was parked
+				s.loseLocked(&a, st)
+			}
+		}
+	}
 	for i, key := range keys {
-		if s.mu.streams[key] != nil {
+		s.enterLocked(newStream(key, states[i]), parkings[states[i].Parked])
+	}
+	for id, p := range parkings {
+		s.mu.parkings[id], p.epoch = p, s.mu.idle.epoch
+		p.Events = slices.DeleteFunc(p.Events, s.isDoneLocked)
+	}
+	return nil
+}
+
+// parkingsOf returns the parkings of streams that were acquired just now, so
+// that nobody else can change them any more, and what else they close.
+func (s *Sequencer) parkingsOf(ctx context.Context, keys []lockkeys.Key, states []StreamState) (parkings map[string]*parking, others []lockkeys.Key, err error) {
+	wanted := map[string]bool{}
+	for _, state := range states {
+		if state.Parked != "" {
+			wanted[state.Parked] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil, nil
+	}
+	list, err := s.cfg.Store.Parked(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	acquired := make(map[lockkeys.Key]bool, len(keys))
+	for _, key := range keys {
+		acquired[key] = true
+	}
+	parkings = map[string]*parking{}
+	for _, p := range list {
+		if !wanted[p.ID] {
 			continue
 		}
-		st := newStream(key, states[i])
-		if p := s.mu.parkings[states[i].Parked]; p != nil && !p.over {
-			st.parking = p
-			if at, ok := st.parking.streams[key]; ok { // not later than the store has it
-				st.heldFrom.Store(min(st.heldFrom.Load(), at))
-			}
-			if n := st.parking.misses(key); n >= st.next {
-				st.missing = n
+		parkings[p.ID] = restored(p)
+		for _, position := range p.Streams {
+			if !acquired[position.Stream] {
+				others = append(others, position.Stream)
 			}
 		}
-		s.mu.streams[key] = st
-		if st.isHeld(notHeld-1) && st.parking == nil {
+	}
+	return parkings, others, nil
+}
+
+// enterLocked has a stream in memory, which belongs to a parking, or to none.
+func (s *Sequencer) enterLocked(st *stream, p *parking) {
+	s.mu.streams[st.key] = st
+	if p == nil {
+		if st.isHeld(notHeld - 1) {
 			s.feedLocked(st)
 		} else {
 			s.mu.idle.push(st)
 		}
+		return
 	}
-	return nil
+	st.parking = p
+	st.heldFrom.Store(min(st.heldFrom.Load(), p.streams[st.key])) // not later than the store has it
+	if n := p.misses(st.key); n >= st.next {
+		st.missing = n
+	}
 }
 
 // pin returns streams that stay in memory until they are unpinned. The caller
@@ -125,19 +178,4 @@ func (s *Sequencer) unpinLocked(streams []*stream) {
 		st.pins--
 		s.restLocked(st)
 	}
-}
-
-func (s *Sequencer) loadParkings(ctx context.Context) error {
-	parked, err := s.cfg.Store.Parked(ctx)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range parked {
-		if s.mu.parkings[p.ID] == nil {
-			s.mu.parkings[p.ID] = restored(p)
-		}
-	}
-	return nil
 }

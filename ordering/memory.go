@@ -97,6 +97,18 @@ func (m *Memory) heldByLocked(fence int64, key lockkeys.Key) (*memoryStream, err
 	return st, nil
 }
 
+// Fence implements [Store].
+func (m *Memory) Fence(ctx context.Context, stream lockkeys.Key) (int64, error) {
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	if st := m.mu.streams[stream]; st != nil {
+		return st.fence, nil
+	}
+	return 0, nil
+}
+
 // Acquire implements [Store].
 func (m *Memory) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error) {
 	if err := m.begin(ctx); err != nil {

@@ -3,6 +3,7 @@ package ordering
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -22,11 +23,21 @@ func (p heldPlace) less(q heldPlace) bool {
 }
 
 // Hold implements [Store].
-func (m *Memory) Hold(ctx context.Context, events []*Event) error {
+func (m *Memory) Hold(ctx context.Context, events []*Event, fences Fences) error {
+	if slices.Contains(events, nil) {
+		return ErrNilEvent
+	}
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
+	for _, e := range events {
+		for _, p := range e.Positions {
+			if _, err := m.heldByLocked(fences[p.Stream], p.Stream); err != nil {
+				return err
+			}
+		}
+	}
 	for _, e := range events {
 		if _, has := m.mu.held[e.Name()]; !has {
 			m.holdLocked(HeldEvent{Event: e})

@@ -29,7 +29,7 @@ func (p *memoryParking) public() Parking {
 }
 
 // Park implements [Store].
-func (m *Memory) Park(ctx context.Context, p Parking) error {
+func (m *Memory) Park(ctx context.Context, p Parking, fences Fences) error {
 	if len(p.Streams) == 0 {
 		return fmt.Errorf("ordering: parking %q closes no stream", p.ID)
 	}
@@ -37,6 +37,11 @@ func (m *Memory) Park(ctx context.Context, p Parking) error {
 		return err
 	}
 	defer m.mu.Unlock()
+	for _, position := range p.Streams {
+		if _, err := m.heldByLocked(fences[position.Stream], position.Stream); err != nil {
+			return err
+		}
+	}
 	m.unparkLocked(p.ID)
 	parking := &memoryParking{Parking: p, streams: make(map[lockkeys.Key]uint64, len(p.Streams))}
 	parking.Streams, parking.Events = nil, slices.Clone(p.Events)
@@ -63,11 +68,23 @@ func (m *Memory) Park(ctx context.Context, p Parking) error {
 }
 
 // Unpark implements [Store].
-func (m *Memory) Unpark(ctx context.Context, id string) error {
+func (m *Memory) Unpark(ctx context.Context, id string, fences Fences) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
+	for key, fence := range fences {
+		if _, err := m.heldByLocked(fence, key); err != nil {
+			return err
+		}
+	}
+	if p := m.mu.parkings[id]; p != nil {
+		for key := range p.streams {
+			if _, err := m.heldByLocked(fences[key], key); err != nil {
+				return err
+			}
+		}
+	}
 	m.unparkLocked(id)
 	return nil
 }

@@ -42,7 +42,16 @@ func (s *Sequencer) Drop(ctx context.Context, key lockkeys.Key) error {
 }
 
 // operate has the keeper do something with a parked stream and then resume it.
+// If another holder has had the stream, it is taken over first.
 func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(context.Context, *stream) error) error {
+	err := s.operateOnce(ctx, key, do)
+	if errors.Is(err, ErrFenced) {
+		err = s.operateOnce(ctx, key, do)
+	}
+	return err
+}
+
+func (s *Sequencer) operateOnce(ctx context.Context, key lockkeys.Key, do func(context.Context, *stream) error) error {
 	if s.within(ctx) {
 		return dispatcher.ErrNested
 	}
@@ -75,10 +84,7 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 		if err := do(background, st); err != nil {
 			return err
 		}
-		if !s.insist(background, "unpark", func() error { return s.unpark(background, p) }) {
-			return s.Err()
-		}
-		return nil
+		return s.surely(background, "unpark", func() error { return s.unpark(background, p) })
 	}})
 	s.mu.Unlock()
 	select {
@@ -91,9 +97,20 @@ func (s *Sequencer) operate(ctx context.Context, key lockkeys.Key, do func(conte
 	}
 }
 
+// closedAt returns the first number of a parked stream that does not run.
+func (s *Sequencer) closedAt(st *stream) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := st.heldFrom.Load()
+	if st.window.empty() {
+		at = max(at, st.next) // numbers may have been done since it was closed
+	}
+	return at
+}
+
 // skipHead gives up what a stream is closed at.
 func (s *Sequencer) skipHead(ctx context.Context, st *stream) error {
-	at := st.heldFrom.Load()
+	at := s.closedAt(st)
 	page, err := s.cfg.Store.Held(ctx, st.key, at, 1)
 	if err != nil {
 		return err
@@ -103,7 +120,7 @@ func (s *Sequencer) skipHead(ctx context.Context, st *stream) error {
 
 // dropHeld gives up all that is held of a stream.
 func (s *Sequencer) dropHeld(ctx context.Context, st *stream) error {
-	at := st.heldFrom.Load()
+	at := s.closedAt(st)
 	for {
 		page, err := s.cfg.Store.Held(ctx, st.key, at, feedPage)
 		if err != nil || len(page) == 0 {
@@ -156,7 +173,8 @@ func (s *Sequencer) skipReason(st *stream) string {
 }
 
 // giveUp makes a held event's numbers done without its effect, but for those
-// that another event has.
+// that another event has. One that still runs is left alone: it was let in
+// before the stream was closed.
 func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
@@ -173,18 +191,27 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 	}()
 	free := &Event{ID: h.Name()}
 	r := Record{Event: free, Held: true, JobState: h.givenUp(reason)}
+	runs := false
 	s.mu.Lock()
 	for i, st := range streams {
-		if done, other := st.onItsWay(h.Positions[i].Number); !done && other == nil {
+		done, other := st.onItsWay(h.Positions[i].Number)
+		runs = runs || other != nil && isTwin(other.event, h.Event)
+		if !done && other == nil {
 			free.Positions = append(free.Positions, h.Positions[i])
 			r.Fences = append(r.Fences, st.fence)
 		}
 	}
 	s.mu.Unlock()
+	if runs {
+		return nil
+	}
 	if len(free.Positions) == 0 {
 		return s.clear(ctx, h)
 	}
 	if err := s.commitSurely(ctx, r); err != nil {
+		if errors.Is(err, ErrFenced) {
+			s.lose(streams...)
+		}
 		return err
 	}
 	a := after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)}}}

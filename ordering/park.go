@@ -11,13 +11,15 @@ import (
 // parking is a [Parking] in memory.
 //
 // Invariant: the closed streams of a held event all belong to one parking, or
-// to none while they are fed.
+// to none while they are fed. A parking is in memory with all its streams, or
+// not at all: who loads one of them takes the others over, who has lost one has
+// lost all. So the store has nothing newer of it.
 type parking struct {
 	Parking // but for Streams
 	streams map[lockkeys.Key]uint64
 	names   []string // the IDs under which the sequencer's map has it
 	dirty   bool     // the keeper is to write it
-	written bool     // the store has it, if not dirty
+	epoch   uint64   // of when it was changed last; see idleList
 	over    bool     // it was resumed, or became part of another
 	into    *parking // that other
 	fault   error
@@ -37,7 +39,7 @@ func restored(p Parking) *parking {
 		streams[position.Stream] = position.Number
 	}
 	p.Streams = nil
-	return &parking{Parking: p, streams: streams, names: []string{p.ID}, written: true}
+	return &parking{Parking: p, streams: streams, names: []string{p.ID}}
 }
 
 // misses returns the number that a stream is parked for, since it has not
@@ -71,7 +73,7 @@ func (p Parking) inOrder() Parking {
 
 func (s *Sequencer) newParkingLocked(reason Reason, err error) *parking {
 	p := &parking{Parking: Parking{ID: rand.Text(), Reason: reason, Since: time.Now()}, streams: map[lockkeys.Key]uint64{}, fault: err}
-	p.names = []string{p.ID}
+	p.names, p.epoch = []string{p.ID}, s.mu.idle.epoch
 	if err != nil {
 		p.Error = err.Error()
 	}
@@ -174,14 +176,14 @@ func (s *Sequencer) joinLocked(p, q *parking) *parking {
 		s.mu.parkings[id] = p // the store has it under that ID until the keeper has written p
 	}
 	p.names = append(p.names, q.names...)
-	s.keeper.mu.over = append(s.keeper.mu.over, q.ID)
 	s.dirtyLocked(p)
 	return p
 }
 
 func (s *Sequencer) dirtyLocked(p *parking) {
+	p.epoch = s.mu.idle.epoch
 	if !p.dirty {
-		p.dirty, p.written = true, false
+		p.dirty = true
 		s.keeper.mu.dirty = append(s.keeper.mu.dirty, p)
 		s.keeper.signal()
 	}
@@ -197,6 +199,10 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 	for len(tasks) > 0 {
 		t := tasks[0]
 		tasks = tasks[1:]
+		if t.isLost() {
+			s.endLocked(t, Outcome{Unfinished, ErrFenced}, a)
+			continue
+		}
 		for _, slot := range t.slots {
 			if slot.stream.isHeld(slot.number) {
 				p = s.joinLocked(slot.stream.parking, p)
@@ -286,18 +292,6 @@ func (s *Sequencer) rejectLocked(t *task, err error, a *after) {
 	s.endLocked(t, Outcome{Result: Held}, a)
 }
 
-// leaveParkingLocked takes a stream that has another holder out of its parking.
-func (s *Sequencer) leaveParkingLocked(st *stream) {
-	p := st.parking
-	if p == nil {
-		return
-	}
-	st.parking = nil
-	if delete(p.streams, st.key); len(p.streams) == 0 {
-		s.endParkingLocked(p)
-	}
-}
-
 // isDoneLocked tells whether all numbers of an event are done, as far as is
 // known.
 func (s *Sequencer) isDoneLocked(h HeldEvent) bool {
@@ -313,9 +307,29 @@ func (s *Sequencer) isDoneLocked(h HeldEvent) bool {
 	return true
 }
 
-// endParkingLocked forgets a parking. What became part of it is forgotten when
-// the store has none of that any more.
-func (s *Sequencer) endParkingLocked(p *parking) {
+// fencesLocked returns the tokens of a parking's streams.
+func (s *Sequencer) fencesLocked(p *parking) Fences {
+	fences := make(Fences, len(p.streams))
+	for key := range p.streams {
+		fences[key] = s.mu.streams[key].fence
+	}
+	return fences
+}
+
+// endParkingLocked forgets a parking, with what became part of it, unless it is
+// over already. It returns its streams.
+func (s *Sequencer) endParkingLocked(p *parking) (streams []*stream) {
+	if p.over {
+		return nil
+	}
 	p.over = true
-	delete(s.mu.parkings, p.ID)
+	for _, id := range p.names {
+		delete(s.mu.parkings, id)
+	}
+	for key := range p.streams {
+		if st := s.mu.streams[key]; st != nil { // nil if it is being lost
+			streams = append(streams, st)
+		}
+	}
+	return streams
 }

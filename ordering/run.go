@@ -186,8 +186,12 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	}
 	var a after
 	s.mu.Lock()
-	t.outcome.Result = Held
-	s.parkLocked(t, err, &a)
+	if t.isLost() { // meanwhile
+		t.outcome = Outcome{Unfinished, ErrFenced}
+	} else {
+		t.outcome.Result = Held
+		s.parkLocked(t, err, &a)
+	}
 	s.mu.Unlock()
 	s.do(&a)
 	return nil
@@ -250,9 +254,7 @@ func (s *Sequencer) finish(j Job, err error) {
 		return
 	}
 	if errors.Is(t.outcome.Err, ErrFenced) {
-		for _, slot := range t.slots {
-			s.loseLocked(slot.stream, &a)
-		}
+		s.loseLocked(&a, t.streams()...)
 	}
 	if t.held && t.outcome.Result == Duplicate { // the store has not forgotten it with a commit
 		s.clearLocked(t.heldEvent())
@@ -275,26 +277,6 @@ func (s *Sequencer) submitError(err error) error {
 		}
 	}
 	return err
-}
-
-// loseLocked forgets a stream that has another holder. What of it waits is
-// given back to the source.
-func (s *Sequencer) loseLocked(st *stream, a *after) {
-	if st.gone {
-		return
-	}
-	st.lost.Store(true)
-	st.gone = true
-	delete(s.mu.streams, st.key)
-	s.mu.idle.remove(st)
-	s.closeGapLocked(st, a)
-	s.leaveParkingLocked(st)
-	s.cfg.Logger.Warn("stream was taken over by another holder", "stream", st.key.String())
-	for _, t := range st.early {
-		s.leaveEarlyLocked(t)
-		s.lookAgainLocked(t, a)
-		s.endLocked(t, Outcome{Unfinished, ErrFenced}, a)
-	}
 }
 
 // lookAgainLocked looks at the streams of an event that waits no more.

@@ -52,11 +52,13 @@ type Sequencer struct {
 		early    int   // events that wait for earlier ones
 		bytes    int64 // of those
 		drained  chan struct{}
-		search   *time.Timer // for contradictions, or nil
-		err      error       // why nothing is accepted any more
-		closers  int         // calls of Shutdown that wait for the dispatcher
-		ending   bool        // there was such a call, and there is none any more
-		over     bool        // what was waiting was given back
+		search   *time.Timer           // for contradictions, or nil
+		look     *time.Timer           // for what is held of lost streams, or nil
+		lost     map[lockkeys.Key]bool // those
+		err      error                 // why nothing is accepted any more
+		closers  int                   // calls of Shutdown that wait for the dispatcher
+		ending   bool                  // there was such a call, and there is none any more
+		over     bool                  // what was waiting was given back
 	}
 }
 
@@ -110,10 +112,12 @@ func (s *Sequencer) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.cfg.Owns != nil {
+		backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
+	}
 	var came []string // parkings for numbers that have come since
 	for _, p := range parked {
-		s.mu.parkings[p.ID] = restored(p)
-		if p.Reason == Gap || p.Reason == Waiting {
+		if (p.Reason == Gap || p.Reason == Waiting) && (s.cfg.Owns == nil || s.cfg.Owns(p.Gap.Stream)) {
 			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
 			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
 			if err != nil {

@@ -445,7 +445,7 @@ func TestEventsOfOneStreamRunSideBySideIfTheirKeysLetThem(t *testing.T) {
 	story(t, cfg, func(t *testing.T, r *rig) {
 		open := r.gate("a1")
 		r.offer(series("a", 1, 3)...)
-		assert.Equal(t, []string{"a2", "a3"}, r.ran())
+		assert.ElementsMatch(t, []string{"a2", "a3"}, r.ran())
 		state, err := r.store.Acquire(t.Context(), []lockkeys.Key{key("a")})
 		require.NoError(t, err)
 		assert.Equal(t, uint64(0), state[0].Last)

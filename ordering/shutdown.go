@@ -123,6 +123,9 @@ func (s *Sequencer) abandon() {
 	if s.mu.search != nil {
 		s.mu.search.Stop()
 	}
+	if s.mu.look != nil {
+		s.mu.look.Stop()
+	}
 	waiting := s.keeper.mu.holds
 	s.keeper.mu.holds = nil
 	for _, st := range s.mu.streams {

@@ -32,12 +32,17 @@ import (
 //
 // Acquire makes the caller the holder of a stream and gives it a fencing token
 // that is larger than any before. Whoever held the stream until then has lost
-// it: what he writes with an older token is refused with [ErrFenced].
+// it: what he writes with an older token is refused, with an error that wraps
+// [ErrFenced].
 type Store interface {
 	// Acquire takes streams over and returns their states, in the order of
 	// the streams, none of which is named twice. A stream that the store has
 	// not heard of starts at 0.
 	Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error)
+
+	// Fence returns the token of a stream's holder, or a number that is none
+	// if there was no holder yet.
+	Fence(ctx context.Context, stream lockkeys.Key) (int64, error)
 
 	// Commit makes all numbers of the record's event done, keeps its job
 	// state and forgets its held copy, all or none. When it returns nil that
@@ -55,8 +60,9 @@ type Store interface {
 	Skip(ctx context.Context, s Skipped) error
 
 	// Hold keeps events that cannot run now, so that the source need not. An
-	// event that is held already, by its name, stays as it is.
-	Hold(ctx context.Context, events []*Event) error
+	// event that is held already, by its name, stays as it is. The error wraps
+	// [ErrFenced] if the caller has not the token of each of their streams.
+	Hold(ctx context.Context, events []*Event, fences Fences) error
 
 	// Held returns held events of a stream, from a number on, in order of
 	// their numbers on it, those with the same number by their names, limit
@@ -71,11 +77,17 @@ type Store interface {
 	// A stream belongs to one parking at most. One that another parking had
 	// is taken from it, and a parking that is left without streams is
 	// forgotten. One that has none to begin with is refused.
-	Park(ctx context.Context, p Parking) error
+	//
+	// The error wraps [ErrFenced] if the caller has not the token of each of
+	// its streams.
+	Park(ctx context.Context, p Parking, fences Fences) error
 
 	// Unpark opens the streams of a parking and forgets it. Events that are
-	// held stay so. An ID that there is no parking for is no error.
-	Unpark(ctx context.Context, id string) error
+	// held stay so. An ID that there is no parking for is no error. The error
+	// wraps [ErrFenced] if the caller has not the token of each of its streams,
+	// or any other token is not good: with the ID of a parking that is over,
+	// that tells whether the streams are the caller's still.
+	Unpark(ctx context.Context, id string, fences Fences) error
 
 	// Parked lists what is parked, longest first, with streams in order of
 	// their keys.
@@ -98,6 +110,9 @@ type Store interface {
 	// first. To close it again is no error.
 	Close() error
 }
+
+// Fences are fencing tokens, by their streams.
+type Fences map[lockkeys.Key]int64
 
 // StreamState is what a store knows of a stream.
 type StreamState struct {

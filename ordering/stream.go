@@ -84,9 +84,9 @@ func (st *stream) onItsWay(n uint64) (done bool, t *task) {
 func (st *stream) isHeld(n uint64) bool { return n >= st.heldFrom.Load() }
 
 // quiet tells whether nothing of the stream is on its way, so that all there is
-// to know of it is in the store.
+// to know of it is in the store, or its parking.
 func (st *stream) quiet() bool {
-	return (st.parking == nil || st.parking.written) && st.window.empty() && len(st.early) == 0 && st.gap == nil && len(st.holding) == 0 && st.fed == 0 && !st.feeding && st.pins == 0 && !st.replaying
+	return st.window.empty() && len(st.early) == 0 && st.gap == nil && len(st.holding) == 0 && st.fed == 0 && !st.feeding && st.pins == 0 && !st.replaying
 }
 
 // feeds tells whether held events may be fed: not before those in the window

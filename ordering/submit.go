@@ -95,6 +95,7 @@ func (s *Sequencer) putBackLocked(t *task, err error, a *after) (later bool) {
 		s.holdLocked(t, a)
 		return false
 	case t.isLost(): // meanwhile
+		s.loseLocked(a, t.streams()...)
 		s.endLocked(t, Outcome{Unfinished, ErrFenced}, a)
 	case s.mustHoldLocked(t): // its stream was closed meanwhile
 		s.holdLocked(t, a)
@@ -116,10 +117,12 @@ func (t *task) isNext() bool {
 
 // advanceLocked takes a task whose turn it is to its streams' windows.
 func (s *Sequencer) advanceLocked(t *task, a *after) {
-	for i, slot := range t.slots {
+	for _, slot := range t.slots {
+		slot.stream.advance(t)
+		t.fences = append(t.fences, slot.stream.fence)
+	}
+	for i, slot := range t.slots { // now that none of them is at rest
 		st := slot.stream
-		st.advance(t)
-		t.fences = append(t.fences, st.fence)
 		if t.event.Positions[i].End {
 			s.endsLocked(st, slot.number, a)
 		}

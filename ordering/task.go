@@ -59,6 +59,15 @@ func (s *Sequencer) recycle(t *task) {
 	s.tasks.Put(t)
 }
 
+// streams returns the streams of the task.
+func (t *task) streams() []*stream {
+	streams := make([]*stream, len(t.slots))
+	for i, slot := range t.slots {
+		streams[i] = slot.stream
+	}
+	return streams
+}
+
 // isLost tells whether a stream of the task has another holder.
 func (t *task) isLost() bool {
 	for _, slot := range t.slots {

@@ -106,6 +106,7 @@ func (p *process) commit(ctx context.Context, r Record, begun int) error {
 		p.log = append(p.log, fmt.Sprintf("%p commit %s %v held %v", p, r.Event.Name(), r.Status, r.Held))
 		known, _ := p.store.Job(ctx, r.Event.Name())
 		if err := p.store.Commit(ctx, r); err != nil {
+			p.log = append(p.log, "  refused: "+err.Error())
 			return err
 		}
 		p.clock++
@@ -136,12 +137,20 @@ func (p *process) Skip(ctx context.Context, k Skipped) error {
 	})
 }
 
-func (p *process) Hold(ctx context.Context, events []*Event) error {
+func (p *process) Fence(ctx context.Context, stream lockkeys.Key) (fence int64, err error) {
+	err = p.try(ctx, func() (err error) {
+		fence, err = p.store.Fence(ctx, stream)
+		return err
+	})
+	return fence, err
+}
+
+func (p *process) Hold(ctx context.Context, events []*Event, fences Fences) error {
 	return p.try(ctx, func() error {
 		for _, e := range events {
 			p.note("%p hold %s", p, e.Name())
 		}
-		return p.store.Hold(ctx, events)
+		return p.store.Hold(ctx, events, fences)
 	})
 }
 
@@ -153,20 +162,20 @@ func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, li
 	return list, err
 }
 
-func (p *process) Park(ctx context.Context, parking Parking) error {
+func (p *process) Park(ctx context.Context, parking Parking, fences Fences) error {
 	return p.try(ctx, func() error {
 		p.note("%p park %s %v %v", p, parking.ID[:4], parking.Reason, parking.Streams)
 		for _, h := range parking.Events {
 			p.note("%p   with %s", p, h.Name())
 		}
-		return p.store.Park(ctx, parking)
+		return p.store.Park(ctx, parking, fences)
 	})
 }
 
-func (p *process) Unpark(ctx context.Context, id string) error {
+func (p *process) Unpark(ctx context.Context, id string, fences Fences) error {
 	return p.try(ctx, func() error {
 		p.note("%p unpark %s", p, id[:4])
-		return p.store.Unpark(ctx, id)
+		return p.store.Unpark(ctx, id, fences)
 	})
 }
 

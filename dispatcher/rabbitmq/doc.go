@@ -82,7 +82,8 @@
 // when that leaves or dies the next one goes on. The broker does not wait for
 // the handlers of one that it has lost sight of, so both may be at work for a
 // moment: then the store refuses the commits of the one before, which has lost
-// its streams to the other.
+// its streams to the other. [Partitions.Owns] tells a sequencer which streams
+// are its own when it begins.
 //
 // # What the broker does
 //

@@ -89,6 +89,12 @@ func (p Partitions) Route(e *ordering.Event) (exchange, key string, err error) {
 	return "", p.QueueName(partition), nil
 }
 
+// Owns tells which streams are in a partition, for the sequencer of its queue:
+// see [ordering.Config].
+func (p Partitions) Owns(partition int) func(stream lockkeys.Key) bool {
+	return func(stream lockkeys.Key) bool { return Partition(stream, p.Count) == partition }
+}
+
 // rootHash is the 64-bit FNV-1a hash of a key's first RootDepth segments, with
 // a zero byte between any two.
 func rootHash(key lockkeys.Key) uint64 {

@@ -110,6 +110,12 @@ func TestPartitions(t *testing.T) {
 	assert.Empty(t, exchange)
 	assert.Equal(t, fmt.Sprintf("orders.%d", rabbitmq.Partition(e.Positions[0].Stream, 3)), key)
 
+	for partition := range 3 {
+		owns := parts.Owns(partition)
+		assert.Equal(t, key == parts.QueueName(partition), owns(e.Positions[0].Stream))
+	}
+	assert.True(t, rabbitmq.Partitions{}.Owns(0)(e.Positions[0].Stream))
+
 	_, key, err = rabbitmq.Partitions{Prefix: "orders"}.Route(e)
 	require.NoError(t, err)
 	assert.Equal(t, "orders.0", key)

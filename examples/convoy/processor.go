@@ -12,6 +12,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -58,6 +59,7 @@ func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *o
 				defer box.Notify()
 				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Event.Payload) })
 			},
+			Owns:          func(stream lockkeys.Key) bool { return stream == ledgerStream },
 			MaxEarlyTotal: maxEarly,
 			Logger:        o.logger,
 		})

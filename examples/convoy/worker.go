@@ -12,6 +12,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
@@ -73,11 +74,18 @@ func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partitio
 	return ordering.New(ctx, ordering.Config{
 		Store:         store,
 		Handler:       func(ctx context.Context, job ordering.Job) error { return o.handle(ctx, store, term, job) },
+		Owns:          o.owns(partition),
 		FailureFor:    failure,
 		Dispatcher:    dispatcher.Config[ordering.Job]{Workers: o.handlers},
 		MaxEarlyTotal: maxEarly,
 		Logger:        o.logger,
 	})
+}
+
+// owns tells which orders are in a partition.
+func (o *options) owns(partition int) func(stream lockkeys.Key) bool {
+	of := o.partitions().Owns(partition)
+	return func(stream lockkeys.Key) bool { return stream != ledgerStream && of(stream) }
 }
 
 // failure lets an order go on without a transaction that its state does not

@@ -3,6 +3,7 @@ package storetest
 import (
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -18,6 +19,62 @@ var fencingTests = []test{
 		next.noJob("late")
 		next.commit("a=2")
 		require.Equal(f, []state{{Last: 3}}, next.states("a"))
+	}},
+	{promise: "the old holder neither holds, parks nor resumes", run: func(f *fixture) {
+		f.acquire("a")
+		next := f.another()
+		next.acquire("a")
+		parking := failure("p", at, event("x", "a=2"))
+		next.park(parking)
+
+		require.ErrorIs(f, f.tryHold(event("late", "a=3")), ordering.ErrFenced)
+		require.ErrorIs(f, f.tryPark(failure("q", at, event("late", "a=1"))), ordering.ErrFenced)
+		require.ErrorIs(f, f.tryUnpark("p"), ordering.ErrFenced)
+		next.noJob("late")
+		require.Equal(f, []ordering.Parking{parking}, next.parked())
+		require.Equal(f, []string{"x"}, next.held("a", 0, 9))
+
+		next.hold(event("y", "a=3"))
+		next.unpark("p")
+		require.ErrorIs(f, f.tryUnpark("p"), ordering.ErrFenced, "also when there is no such parking any more")
+		next.unpark("p")
+		require.Empty(f, next.parked())
+		require.Equal(f, []state{{HeldAt: 2}}, next.states("a"))
+	}},
+	{promise: "to lose one stream is to hold nothing, and to park none", perStream: true, run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		next := f.another()
+		next.acquire("b")
+		require.ErrorIs(f, f.tryHold(event("x", "a=1"), event("y", "b=1, c=1")), ordering.ErrFenced)
+		require.ErrorIs(f, f.tryPark(failure("p", at, event("z", "a=1, b=1"))), ordering.ErrFenced)
+		require.Empty(f, f.parked())
+		require.Empty(f, f.backlog())
+		f.noJob("z")
+		f.hold(event("x", "a=1"))
+		f.park(failure("p", at, event("z", "c=1")))
+		require.Equal(f, []state{{HeldAt: 1}, {}, {HeldAt: 1, Parked: "p"}}, next.states("a", "b", "c"))
+	}},
+	{promise: "what was not acquired cannot be held", run: func(f *fixture) {
+		f.acquire("a")
+		require.ErrorIs(f, f.tryHold(event("x", "a=1, b=1")), ordering.ErrFenced)
+		require.Empty(f, f.backlog())
+	}},
+	{promise: "what was not acquired cannot be parked or resumed", run: func(f *fixture) {
+		f.acquire("a")
+		x := event("x", "a=1, b=1")
+		require.ErrorIs(f, f.tryPark(failure("p", at, x)), ordering.ErrFenced)
+		require.Empty(f, f.parked())
+		f.park(failure("p", at, x))
+		delete(f.fences, lockkeys.Must("b"))
+		require.ErrorIs(f, f.tryUnpark("p"), ordering.ErrFenced)
+		require.Len(f, f.parked(), 1)
+	}},
+	{promise: "the holder's token is known", run: func(f *fixture) {
+		first := f.acquire("a")[0].Fence
+		require.Equal(f, first, f.fence("a"))
+		second := f.another().acquire("a")[0].Fence
+		require.Equal(f, second, f.fence("a"))
+		require.NotEqual(f, first, second)
 	}},
 	{promise: "tokens rise", run: func(f *fixture) {
 		first := f.acquire("a", "b")

@@ -23,11 +23,11 @@ type holder struct {
 	t      tester
 	ctx    context.Context
 	store  ordering.Store
-	fences map[lockkeys.Key]int64
+	fences ordering.Fences
 }
 
 func newHolder(t tester, store ordering.Store) *holder {
-	return &holder{t, context.Background(), store, map[lockkeys.Key]int64{}}
+	return &holder{t, context.Background(), store, ordering.Fences{}}
 }
 
 // at is a moment that every store can keep.
@@ -94,6 +94,14 @@ func spans(numbers ...uint64) (set ordering.Spans) {
 	return set
 }
 
+// fence returns the token of a stream's holder.
+func (h *holder) fence(stream string) int64 {
+	h.t.Helper()
+	fence, err := h.store.Fence(h.ctx, lockkeys.MustParse(stream))
+	h.ok(err)
+	return fence
+}
+
 // record is the record of an event that was processed.
 func (h *holder) record(e *ordering.Event) ordering.Record {
 	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,
@@ -133,9 +141,17 @@ func (h *holder) skip(stream string, from, to uint64) {
 	h.ok(h.trySkip(stream, from, to))
 }
 
+func (h *holder) tryHold(events ...*ordering.Event) error {
+	return h.store.Hold(h.ctx, events, h.fences)
+}
+
+// hold has events held; what was not acquired of their streams is.
 func (h *holder) hold(events ...*ordering.Event) {
 	h.t.Helper()
-	h.ok(h.store.Hold(h.ctx, events))
+	for _, e := range events {
+		h.acquireNew(e.Positions)
+	}
+	h.ok(h.tryHold(events...))
 }
 
 // held returns the names of the events held of a stream.
@@ -149,14 +165,30 @@ func (h *holder) held(stream string, from uint64, limit int) (names []string) {
 	return names
 }
 
+// acquireNew acquires what was not before.
+func (h *holder) acquireNew(positions []ordering.Position) {
+	h.t.Helper()
+	for _, p := range positions {
+		if h.fences[p.Stream] == 0 {
+			h.acquireKeys(p.Stream)
+		}
+	}
+}
+
+func (h *holder) tryPark(p ordering.Parking) error { return h.store.Park(h.ctx, p, h.fences) }
+
+// park parks; what was not acquired of the streams is.
 func (h *holder) park(p ordering.Parking) {
 	h.t.Helper()
-	h.ok(h.store.Park(h.ctx, p))
+	h.acquireNew(p.Streams)
+	h.ok(h.tryPark(p))
 }
+
+func (h *holder) tryUnpark(id string) error { return h.store.Unpark(h.ctx, id, h.fences) }
 
 func (h *holder) unpark(id string) {
 	h.t.Helper()
-	h.ok(h.store.Unpark(h.ctx, id))
+	h.ok(h.tryUnpark(id))
 }
 
 // parked lists the parkings, with nil for no events.

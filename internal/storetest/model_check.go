@@ -63,8 +63,10 @@ const lastNumber = 9 // of each stream, where it ends
 func newCompared(t *rapid.T, store ordering.Store, name string) *compared {
 	c := &compared{holder: newHolder(t, store), name: name, model: newModel()}
 	for _, p := range c.parked() { // by a run that failed
+		c.acquireNew(p.Streams)
 		c.unpark(p.ID)
 	}
+	clear(c.fences)
 	_, err := store.Prune(c.ctx, at.Add(time.Hour))
 	c.ok(err)
 	for i := range 4 {

@@ -127,7 +127,7 @@ var parkTests = []test{
 		require.Equal(f, []state{{HeldAt: 1}, {HeldAt: 1}}, f.states("a", "b"))
 	}},
 	{promise: "a parking without streams is refused", run: func(f *fixture) {
-		require.Error(f, f.store.Park(f.ctx, ordering.Parking{ID: "p", Reason: ordering.Failure, Since: at}))
+		require.Error(f, f.tryPark(ordering.Parking{ID: "p", Reason: ordering.Failure, Since: at}))
 		require.Empty(f, f.parked())
 	}},
 	{promise: "parkings are listed longest first, their streams by key", run: func(f *fixture) {

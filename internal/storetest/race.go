@@ -80,9 +80,9 @@ var raceTests = []test{
 			case 0:
 				return f.try(event("", fmt.Sprintf("a=%d", n)))
 			case 1:
-				return f.store.Hold(f.ctx, []*ordering.Event{event(fmt.Sprint("h", n), fmt.Sprintf("b=%d", n))})
+				return f.tryHold(event(fmt.Sprint("h", n), fmt.Sprintf("b=%d", n)))
 			case 2:
-				return f.store.Park(f.ctx, failure("p", at, event("x", "c=1")))
+				return f.tryPark(failure("p", at, event("x", "c=1")))
 			case 3:
 				_, err = f.store.Held(f.ctx, lockkeys.Must("b"), 1, 5)
 			case 4:

@@ -156,7 +156,7 @@ func (s *Store) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit
 	done := make([]ordering.Spans, len(rows))
 	for i, r := range rows {
 		if !s.backend.fences(r, c.fences[i]) {
-			return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, r.stream, c.fences[i])
+			return fenced(r.stream, c.fences[i])
 		}
 		if r.spans > 0 {
 			if done[i], err = loadSpans(ctx, tx, r.stream); err != nil {
@@ -189,7 +189,7 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 		}
 		r := rows[0]
 		if !s.backend.fences(r, k.Fence) {
-			return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, stream, k.Fence)
+			return fenced(stream, k.Fence)
 		}
 		done, err := loadSpans(ctx, tx, stream)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Hold implements [ordering.Store].
-func (s *Store) Hold(ctx context.Context, events []*ordering.Event) error {
+func (s *Store) Hold(ctx context.Context, events []*ordering.Event, fences ordering.Fences) error {
 	if slices.Contains(events, nil) {
 		return ordering.ErrNilEvent
 	}
@@ -19,7 +19,16 @@ func (s *Store) Hold(ctx context.Context, events []*ordering.Event) error {
 	events = slices.SortedStableFunc(slices.Values(events), func(a, b *ordering.Event) int {
 		return strings.Compare(a.Name(), b.Name())
 	})
+	needed := ordering.Fences{}
+	for _, e := range events {
+		for _, p := range e.Positions {
+			needed[p.Stream] = fences[p.Stream]
+		}
+	}
 	return s.write(ctx, "hold", func(ctx context.Context, tx *transaction) error {
+		if err := s.backend.check(ctx, tx, needed); err != nil {
+			return err
+		}
 		for _, e := range events {
 			if err := hold(ctx, tx, ordering.HeldEvent{Event: e}); err != nil {
 				return err

@@ -13,15 +13,19 @@ import (
 )
 
 // Park implements [ordering.Store].
-func (s *Store) Park(ctx context.Context, p ordering.Parking) error {
+func (s *Store) Park(ctx context.Context, p ordering.Parking, fences ordering.Fences) error {
 	if len(p.Streams) == 0 {
 		return fmt.Errorf("sqlstore: parking %q closes no stream", p.ID)
 	}
 	if slices.ContainsFunc(p.Events, func(h ordering.HeldEvent) bool { return h.Event == nil }) {
 		return ordering.ErrNilEvent
 	}
+	needed := ordering.Fences{}
+	for _, position := range p.Streams {
+		needed[position.Stream] = fences[position.Stream]
+	}
 	return s.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.lockParking(ctx, tx, p.ID, p.Streams); err != nil {
+		if err := s.backend.lockParking(ctx, tx, p.ID, needed); err != nil {
 			return err
 		}
 		if err := unpark(ctx, tx, p.ID); err != nil {
@@ -82,9 +86,23 @@ func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) e
 }
 
 // Unpark implements [ordering.Store].
-func (s *Store) Unpark(ctx context.Context, id string) error {
+func (s *Store) Unpark(ctx context.Context, id string, fences ordering.Fences) error {
 	return s.write(ctx, "unpark", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.lockParking(ctx, tx, id, nil); err != nil {
+		if err := s.backend.lockParking(ctx, tx, id, fences); err != nil {
+			return err
+		}
+		err := each(ctx, tx, func(scan func(...any) error) error {
+			var stream string
+			if err := scan(&stream); err != nil {
+				return err
+			}
+			key, err := lockkeys.Parse(stream)
+			if _, has := fences[key]; err == nil && !has {
+				err = fenced(stream, 0)
+			}
+			return err
+		}, `SELECT stream FROM ordering_streams WHERE parking = $1 AND parking <> ''`, id)
+		if err != nil {
 			return err
 		}
 		return unpark(ctx, tx, id)

@@ -120,16 +120,50 @@ func (b *postgres) lock(ctx context.Context, tx *transaction, streams []string) 
 	return all, nil
 }
 
-func (b *postgres) lockParking(ctx context.Context, tx *transaction, parking string, positions []ordering.Position) error {
+func (b *postgres) lockParking(ctx context.Context, tx *transaction, parking string, fences ordering.Fences) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(496362878346)`); err != nil { // any number
 		return err
 	}
-	streams := make([]string, len(positions))
-	for i, p := range positions {
-		streams[i] = p.Stream.String()
+	return b.compare(ctx, tx, fences, `SELECT stream, fence FROM ordering_streams
+		WHERE stream = ANY($1) OR parking = $2 ORDER BY stream FOR UPDATE`, parking)
+}
+
+// check implements backend.
+func (b *postgres) check(ctx context.Context, tx *transaction, fences ordering.Fences) error {
+	return b.compare(ctx, tx, fences, `SELECT stream, fence FROM ordering_streams
+		WHERE stream = ANY($1) ORDER BY stream FOR SHARE`)
+}
+
+// compare tells whether tokens are what a query says, which has their streams
+// as its first argument, and returns streams with their tokens.
+func (b *postgres) compare(ctx context.Context, tx *transaction, fences ordering.Fences, query string, args ...any) error {
+	streams := make([]string, 0, len(fences))
+	for key := range fences {
+		streams = append(streams, key.String())
 	}
-	_, err := tx.ExecContext(ctx, `SELECT 1 FROM ordering_streams WHERE stream = ANY($1) OR parking = $2 ORDER BY stream FOR UPDATE`, streams, parking)
-	return err
+	found := make(map[string]int64, len(fences))
+	err := each(ctx, tx, func(scan func(...any) error) error {
+		var stream string
+		var fence int64
+		err := scan(&stream, &fence)
+		found[stream] = fence
+		return err
+	}, query, append([]any{streams}, args...)...)
+	if err != nil {
+		return err
+	}
+	for key, fence := range fences {
+		if !b.fences(row{fence: found[key.String()]}, fence) {
+			return fenced(key.String(), fence)
+		}
+	}
+	return nil
+}
+
+// fence implements backend.
+func (b *postgres) fence(ctx context.Context, stream string) (fence int64, err error) {
+	err = b.db.QueryRowContext(ctx, `SELECT coalesce((SELECT fence FROM ordering_streams WHERE stream = $1), 0)`, stream).Scan(&fence)
+	return fence, err
 }
 
 func (b *postgres) rows(ctx context.Context, db queryer, query string, streams []string) (rows []row, err error) {

@@ -99,8 +99,8 @@ func (b *sqlite) lock(ctx context.Context, tx *transaction, streams []string) ([
 }
 
 // lockParking implements backend: likewise.
-func (b *sqlite) lockParking(context.Context, *transaction, string, []ordering.Position) error {
-	return nil
+func (b *sqlite) lockParking(ctx context.Context, tx *transaction, _ string, fences ordering.Fences) error {
+	return b.check(ctx, tx, fences)
 }
 
 // acquire implements backend. It only reads, since a write would have to wait
@@ -119,6 +119,22 @@ func (b *sqlite) acquire(ctx context.Context, streams []string) (rows []row, err
 			coalesce((SELECT min(number) FROM ordering_held_positions h WHERE h.stream = w.value), 0)
 		FROM json_each($1) w LEFT JOIN ordering_streams s ON s.stream = w.value ORDER BY w.key`, string(list))
 	return rows, err
+}
+
+// fence implements backend: whoever opened the database last holds all.
+func (b *sqlite) fence(ctx context.Context, _ string) (token int64, err error) {
+	err = b.reads.QueryRowContext(ctx, `SELECT token FROM ordering_session`).Scan(&token)
+	return token, err
+}
+
+// check implements backend: the transaction was begun in this session.
+func (b *sqlite) check(_ context.Context, _ *transaction, fences ordering.Fences) error {
+	for key, fence := range fences {
+		if fence != b.token {
+			return fenced(key.String(), fence)
+		}
+	}
+	return nil
 }
 
 func (b *sqlite) fences(_ row, fence int64) bool { return fence == b.token }

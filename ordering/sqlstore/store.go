@@ -40,11 +40,16 @@ type backend interface {
 	// lock returns the rows of streams, so that nobody else changes them
 	// before the end of the transaction, in the order of the streams.
 	lock(ctx context.Context, tx *transaction, streams []string) ([]row, error)
-	// lockParking lets nobody else park or resume before the end of the
-	// transaction, or commit to the streams given or those of the parking.
-	lockParking(ctx context.Context, tx *transaction, parking string, streams []ordering.Position) error
 	// fences tells whether the row belongs to who has a token.
 	fences(r row, fence int64) bool
+	// check gives an error that wraps ErrFenced unless all tokens are good, and
+	// lets nobody take their streams over before the end of the transaction.
+	check(ctx context.Context, tx *transaction, fences ordering.Fences) error
+	// lockParking does so, lets nobody else park or resume meanwhile, and
+	// likewise has the streams of the parking to itself.
+	lockParking(ctx context.Context, tx *transaction, parking string, fences ordering.Fences) error
+	// fence returns the token of a stream's holder.
+	fence(ctx context.Context, stream string) (int64, error)
 	close() error
 	waiting() int
 }
@@ -184,6 +189,20 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 		states[i] = byStream[text]
 	}
 	return states, nil
+}
+
+// Fence implements [ordering.Store].
+func (s *Store) Fence(ctx context.Context, stream lockkeys.Key) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.gate.leave()
+	fence, err := s.backend.fence(ctx, stream.String())
+	return fence, storeError("fence", err)
+}
+
+func fenced(stream string, fence int64) error {
+	return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, stream, fence)
 }
 
 func (s *Store) state(ctx context.Context, r row) (ordering.StreamState, error) {

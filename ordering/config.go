@@ -43,10 +43,10 @@ type Config struct {
 	// An error or a panic of it is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
 
-	// Owns, if set, tells which streams are this sequencer's, where several
-	// share a store: of the others, those that have held events or are parked
-	// for a gap are left alone when it begins. It does not restrict what may be
-	// offered. Default: all.
+	// Owns tells which streams are this sequencer's, where several share a
+	// store: what is held of others, or parked for a gap, is left to them. It
+	// does not restrict what may be offered. It is called by several goroutines
+	// at once. Default: all.
 	Owns func(stream lockkeys.Key) bool
 
 	// GapTimeout is how long an event waits for those before it until they
@@ -70,11 +70,11 @@ type Config struct {
 	MaxEarlyBytes int64
 
 	// MaxActive is how many streams are kept in memory though nothing of them
-	// is on its way; the least recently used leave first, and come back from
-	// the store. Default: 100,000.
+	// is on its way and that are not parked; the least recently used leave
+	// first, and come back from the store. Default: 100,000.
 	MaxActive int
-	// IdleTTL is how long a stream stays in memory with nothing on its way;
-	// kept to within a quarter. Default: 10 minutes.
+	// IdleTTL is how long a stream stays in memory with nothing on its way, or
+	// a parking with its streams; kept to within a quarter. Default: 10 minutes.
 	IdleTTL time.Duration
 
 	// Retention is how long job states are kept; negative for ever.
@@ -130,6 +130,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Dispatcher.MaxAttempts, 5)
 	if c.Keys == nil {
 		c.Keys = streamKeys
+	}
+	if c.Owns == nil {
+		c.Owns = func(lockkeys.Key) bool { return true }
 	}
 	if c.FailureFor == nil {
 		failure := c.Failure

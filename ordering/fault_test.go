@@ -217,6 +217,29 @@ func TestAnOperatorTakesOver(t *testing.T) {
 	})
 }
 
+// TestParkingsLeaveMemory: and come back, with all their streams, when one of
+// those is asked for.
+func TestParkingsLeaveMemory(t *testing.T) {
+	story(t, Config{IdleTTL: time.Minute, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+		r.failing("x", errors.New("bad"))
+		r.offer(ev("x", "a=1, b=1"), ev("c2", "c=2"))
+		r.sleep(time.Second)
+		require.Len(t, r.parked(), 2)
+		r.sleep(2 * time.Minute)
+		stats := r.seq.Stats()
+		assert.Zero(t, stats.Streams+stats.Parkings)
+
+		r.offer(ev("b2", "b=2"), ev("c1", "c=1"))
+		assert.Equal(t, []Result{Held}, r.outcome("b2"))
+		assert.Equal(t, []string{"c1", "c2"}, r.ran())
+		assert.Equal(t, 1, r.seq.Stats().Parkings)
+		r.sleep(2 * time.Minute)
+		r.failing("x", nil)
+		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
+		assert.Equal(t, []string{"c1", "c2", "x", "b2"}, r.ran())
+	})
+}
+
 // TestOnlyWhatIsOwnedIsResumed: a new sequencer leaves alone what is another
 // one's, until it is offered an event of that.
 func TestOnlyWhatIsOwnedIsResumed(t *testing.T) {

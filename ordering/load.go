@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -108,7 +109,7 @@ func (s *Sequencer) parkingsOf(ctx context.Context, keys []lockkeys.Key, states 
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
-	list, err := s.cfg.Store.Parked(ctx)
+	list, err := s.cfg.Store.Parked(ctx, slices.Collect(maps.Keys(wanted))...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,9 +119,6 @@ func (s *Sequencer) parkingsOf(ctx context.Context, keys []lockkeys.Key, states 
 	}
 	parkings = map[string]*parking{}
 	for _, p := range list {
-		if !wanted[p.ID] {
-			continue
-		}
 		parkings[p.ID] = restored(p)
 		for _, position := range p.Streams {
 			if !acquired[position.Stream] {

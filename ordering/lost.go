@@ -74,10 +74,9 @@ func (s *Sequencer) checkHolder(st *stream) {
 }
 
 // lookLaterLocked has a stream looked at again that was lost in the midst of
-// what the store holds of it: if its new holder has lost it as well meanwhile,
-// to take over an event that is on several streams, nobody else goes on with
-// what was acknowledged. By then the new holder will have come through with it
-// otherwise.
+// what the store holds of it. Two holders that feed an event on several streams
+// may each take one of them from the other, and then nobody has both. If it was
+// not so, the new holder will be through with it by then.
 func (s *Sequencer) lookLaterLocked(key lockkeys.Key) {
 	if s.mu.lost == nil {
 		s.mu.lost = map[lockkeys.Key]bool{}
@@ -106,6 +105,7 @@ func (s *Sequencer) lookAtLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
 	s.mu.Lock()
 	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.mu.lost[key] || s.mu.streams[key] != nil })
 	s.mu.Unlock()

@@ -101,14 +101,19 @@ func (m *Memory) unparkLocked(id string) {
 }
 
 // Parked implements [Store].
-func (m *Memory) Parked(ctx context.Context) ([]Parking, error) {
+func (m *Memory) Parked(ctx context.Context, ids ...string) ([]Parking, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
 	var list []Parking
-	for _, p := range m.mu.parkings {
-		list = append(list, p.public())
+	if len(ids) == 0 {
+		ids = slices.Collect(maps.Keys(m.mu.parkings))
+	}
+	for _, id := range ids {
+		if p := m.mu.parkings[id]; p != nil {
+			list = append(list, p.public())
+		}
 	}
 	slices.SortFunc(list, func(a, b Parking) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))

@@ -112,12 +112,10 @@ func (s *Sequencer) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.cfg.Owns != nil {
-		backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
-	}
+	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
 	var came []string // parkings for numbers that have come since
 	for _, p := range parked {
-		if (p.Reason == Gap || p.Reason == Waiting) && (s.cfg.Owns == nil || s.cfg.Owns(p.Gap.Stream)) {
+		if (p.Reason == Gap || p.Reason == Waiting) && s.cfg.Owns(p.Gap.Stream) {
 			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
 			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
 			if err != nil {

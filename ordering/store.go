@@ -90,8 +90,8 @@ type Store interface {
 	Unpark(ctx context.Context, id string, fences Fences) error
 
 	// Parked lists what is parked, longest first, with streams in order of
-	// their keys.
-	Parked(ctx context.Context) ([]Parking, error)
+	// their keys; of the IDs given only, if there are any.
+	Parked(ctx context.Context, ids ...string) ([]Parking, error)
 
 	// Backlog lists the streams with held events that are not parked, in any
 	// order: what a resumption had not come through when the process ended.

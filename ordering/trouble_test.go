@@ -179,9 +179,9 @@ func (p *process) Unpark(ctx context.Context, id string, fences Fences) error {
 	})
 }
 
-func (p *process) Parked(ctx context.Context) (list []Parking, err error) {
+func (p *process) Parked(ctx context.Context, ids ...string) (list []Parking, err error) {
 	err = p.try(ctx, func() (err error) {
-		list, err = p.store.Parked(ctx)
+		list, err = p.store.Parked(ctx, ids...)
 		return err
 	})
 	return list, err

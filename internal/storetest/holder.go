@@ -191,10 +191,10 @@ func (h *holder) unpark(id string) {
 	h.ok(h.tryUnpark(id))
 }
 
-// parked lists the parkings, with nil for no events.
-func (h *holder) parked() []ordering.Parking {
+// parked lists parkings, with nil for no events.
+func (h *holder) parked(ids ...string) []ordering.Parking {
 	h.t.Helper()
-	list, err := h.store.Parked(h.ctx)
+	list, err := h.store.Parked(h.ctx, ids...)
 	h.ok(err)
 	for i := range list {
 		list[i].Since = list[i].Since.UTC()

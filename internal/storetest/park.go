@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,19 @@ var parkTests = []test{
 		require.Equal(f, []ordering.Parking{failure("p", at, x)}, f.parked())
 		require.Equal(f, []string{"x"}, f.held("a", 0, 9))
 		require.Empty(f, f.backlog(), "parked streams are none")
+	}},
+	{promise: "some of many are listed", run: func(f *fixture) {
+		var ids []string
+		for i := range 150 {
+			ids = append(ids, fmt.Sprint("p", i))
+			f.park(failure(ids[i], at.Add(time.Duration(i)*time.Second), event(fmt.Sprint("e", i), fmt.Sprintf("a%d=1, b%d=2", i, i))))
+		}
+		all := f.parked()
+		require.Len(f, all, 150)
+		require.Equal(f, all, f.parked(ids...))
+		require.Equal(f, all[10:], f.parked(ids[10:]...))
+		require.Equal(f, all[3:5], f.parked("p4", "none", "p3"))
+		require.Empty(f, f.parked("none"))
 	}},
 	{promise: "what a parking held comes back with its attempts", run: func(f *fixture) {
 		x := event("x", "a=1")

@@ -125,8 +125,35 @@ func unpark(ctx context.Context, tx *transaction, id string) error {
 	return nil
 }
 
+// manyParkings is from how many on all are read to find those that are wanted.
+const manyParkings = 100
+
 // Parked implements [ordering.Store].
-func (s *Store) Parked(ctx context.Context) (list []ordering.Parking, err error) {
+func (s *Store) Parked(ctx context.Context, ids ...string) (list []ordering.Parking, err error) {
+	const all, closed = `SELECT body FROM ordering_parkings`, `SELECT parking, stream, closed_at FROM ordering_streams WHERE parking <> ''`
+	if len(ids) == 0 {
+		return s.parked(ctx, all, closed, nil)
+	}
+	if len(ids) < manyParkings {
+		in := ` IN ($1`
+		args := []any{ids[0]}
+		for i, id := range ids[1:] {
+			in += fmt.Sprintf(`, $%d`, i+2)
+			args = append(args, id)
+		}
+		return s.parked(ctx, all+` WHERE id`+in+`)`, closed+` AND parking`+in+`)`, args)
+	}
+	wanted := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	list, err = s.parked(ctx, all, closed, nil)
+	return slices.DeleteFunc(list, func(p ordering.Parking) bool { return !wanted[p.ID] }), err
+}
+
+// parked lists parkings, which a query gives, with their streams, which another
+// one gives.
+func (s *Store) parked(ctx context.Context, parkings, streams string, args []any) (list []ordering.Parking, err error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +176,7 @@ func (s *Store) Parked(ctx context.Context) (list []ordering.Parking, err error)
 		byID[p.ID] = len(list)
 		list = append(list, p)
 		return nil
-	}, `SELECT body FROM ordering_parkings ORDER BY since, id`)
+	}, parkings+` ORDER BY since, id`, args...)
 	if err != nil {
 		return nil, storeError("parked", err)
 	}
@@ -167,7 +194,7 @@ func (s *Store) Parked(ctx context.Context) (list []ordering.Parking, err error)
 			list[i].Streams = append(list[i].Streams, p)
 		}
 		return nil
-	}, `SELECT parking, stream, closed_at FROM ordering_streams WHERE parking <> ''`)
+	}, streams, args...)
 	for i := range list {
 		sortPositions(list[i].Streams)
 	}

@@ -2,11 +2,11 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -198,16 +198,16 @@ func (p FailurePolicy) String() string {
 }
 
 func (c Config[M]) withDefaults() Config[M] {
-	setDefault(&c.MaxBatch, 64)
-	setDefault(&c.Workers, 8)
-	setDefault(&c.MaxPending, 1<<16)
-	setDefault(&c.MaxAttempts, 1)
-	setDefault(&c.MaxParked, 1<<16)
-	setDefault(&c.CancelGrace, 500*time.Millisecond)
-	setDefault(&c.Backoff.Initial, 100*time.Millisecond)
-	setDefault(&c.Backoff.Max, max(30*time.Second, c.Backoff.Initial))
-	setDefault(&c.Backoff.Multiplier, 2)
-	setDefault(&c.Backoff.Jitter, 0.2)
+	settings.Default(&c.MaxBatch, 64)
+	settings.Default(&c.Workers, 8)
+	settings.Default(&c.MaxPending, 1<<16)
+	settings.Default(&c.MaxAttempts, 1)
+	settings.Default(&c.MaxParked, 1<<16)
+	settings.Default(&c.CancelGrace, 500*time.Millisecond)
+	settings.Default(&c.Backoff.Initial, 100*time.Millisecond)
+	settings.Default(&c.Backoff.Max, max(30*time.Second, c.Backoff.Initial))
+	settings.Default(&c.Backoff.Multiplier, 2)
+	settings.Default(&c.Backoff.Jitter, 0.2)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -215,41 +215,26 @@ func (c Config[M]) withDefaults() Config[M] {
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // validate names every problem at once. It is called on a config with its
 // defaults filled in.
 func (c Config[M]) validate() error {
-	var problems []error
-	bad := func(when bool, text string, args ...any) {
-		if when {
-			problems = append(problems, fmt.Errorf(text, args...))
-		}
-	}
-	bad(c.Keys == nil, "Keys is nil: set it to a function that names a message's keys")
-	bad(c.Handler == nil && c.BatchHandler == nil, "Handler is nil: set it, or BatchHandler")
-	bad(c.Handler != nil && c.BatchHandler != nil, "Handler and BatchHandler are both set: keep one")
-	bad(c.MaxBatch < 1, "MaxBatch is %d: it must be at least 1", c.MaxBatch)
-	bad(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
-	bad(c.MaxPending < 1, "MaxPending is %d: it must be at least 1", c.MaxPending)
-	bad(c.MaxPendingBytes < 0, "MaxPendingBytes is %d: it must not be negative", c.MaxPendingBytes)
-	bad(c.MaxPendingBytes > 0 && c.Size == nil, "Size is nil: MaxPendingBytes needs it")
-	bad(c.MaxAttempts < 1, "MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
-	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	bad(c.Failure > Stop, "Failure is %v: use DeadLetter, Park or Stop", c.Failure)
-	bad(c.MaxParked < 1, "MaxParked is %d: it must be at least 1", c.MaxParked)
-	bad(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
-	bad(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
-	bad(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
-	bad(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
-	bad(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	var p settings.Problems
+	p.Add(c.Keys == nil, "Keys is nil: set it to a function that names a message's keys")
+	p.Add(c.Handler == nil && c.BatchHandler == nil, "Handler is nil: set it, or BatchHandler")
+	p.Add(c.Handler != nil && c.BatchHandler != nil, "Handler and BatchHandler are both set: keep one")
+	p.Add(c.MaxBatch < 1, "MaxBatch is %d: it must be at least 1", c.MaxBatch)
+	p.Add(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
+	p.Add(c.MaxPending < 1, "MaxPending is %d: it must be at least 1", c.MaxPending)
+	p.Add(c.MaxPendingBytes < 0, "MaxPendingBytes is %d: it must not be negative", c.MaxPendingBytes)
+	p.Add(c.MaxPendingBytes > 0 && c.Size == nil, "Size is nil: MaxPendingBytes needs it")
+	p.Add(c.MaxAttempts < 1, "MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.Failure > Stop, "Failure is %v: use DeadLetter, Park or Stop", c.Failure)
+	p.Add(c.MaxParked < 1, "MaxParked is %d: it must be at least 1", c.MaxParked)
+	p.Add(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
+	p.Add(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
+	p.Add(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
+	p.Add(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
+	p.Add(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	return p.Err(ErrConfig)
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // ConsumerConfig says what to consume, and who gets it.
@@ -35,8 +37,8 @@ type ConsumerConfig struct {
 
 func (c ConsumerConfig) withDefaults() ConsumerConfig {
 	c.Endpoint = c.Endpoint.withDefaults()
-	setDefault(&c.Prefetch, 256)
-	setDefault(&c.Grace, 30*time.Second)
+	settings.Default(&c.Prefetch, 256)
+	settings.Default(&c.Grace, 30*time.Second)
 	return c
 }
 
@@ -45,17 +47,17 @@ const mostPrefetch = 1<<16 - 1
 
 // validate is called after withDefaults.
 func (c ConsumerConfig) validate() error {
-	var p problems
+	var p settings.Problems
 	c.Endpoint.validate(&p)
-	p.add(c.Queue == "", "Queue is empty: name the queue to consume")
-	p.addName(c.Queue)
-	p.add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
-	p.add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
-	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
+	p.Add(c.Queue == "", "Queue is empty: name the queue to consume")
+	addName(&p, c.Queue)
+	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
+	p.Add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
+	p.Add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
 	if r, ok := c.Receiver.(companion); ok && len(p) == 0 {
 		if err := r.attach(c); err != nil {
 			p = append(p, err)
 		}
 	}
-	return p.err()
+	return p.Err(ErrConfig)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // Endpoint is a broker and how it is reached. It is part of the configuration
@@ -41,8 +43,8 @@ func (e Endpoint) withDefaults() Endpoint {
 	if e.Dial == nil && e.URL != "" {
 		e.Dial = Dial(e.URL, amqp.Config{})
 	}
-	setDefault(&e.MinBackoff, 100*time.Millisecond)
-	setDefault(&e.MaxBackoff, max(5*time.Second, e.MinBackoff))
+	settings.Default(&e.MinBackoff, 100*time.Millisecond)
+	settings.Default(&e.MaxBackoff, max(5*time.Second, e.MinBackoff))
 	if e.Logger == nil {
 		e.Logger = slog.Default()
 	}
@@ -50,14 +52,14 @@ func (e Endpoint) withDefaults() Endpoint {
 }
 
 // validate adds what is wrong. It is called after withDefaults.
-func (e Endpoint) validate(p *problems) {
-	p.add(e.Dial == nil, "URL and Dial are empty: one is required")
+func (e Endpoint) validate(p *settings.Problems) {
+	p.Add(e.Dial == nil, "URL and Dial are empty: one is required")
 	if e.URL != "" {
 		_, err := amqp.ParseURI(e.URL)
-		p.add(err != nil, "URL is not that of a broker: %w", err)
+		p.Add(err != nil, "URL is not that of a broker: %w", err)
 	}
-	p.add(e.MinBackoff < 0, "MinBackoff is %v: it must not be negative", e.MinBackoff)
-	p.add(e.MaxBackoff < e.MinBackoff, "MaxBackoff is %v: it must not be less than MinBackoff, %v", e.MaxBackoff, e.MinBackoff)
+	p.Add(e.MinBackoff < 0, "MinBackoff is %v: it must not be negative", e.MinBackoff)
+	p.Add(e.MaxBackoff < e.MinBackoff, "MaxBackoff is %v: it must not be less than MinBackoff, %v", e.MaxBackoff, e.MinBackoff)
 	e.Topology.validate(p)
 }
 
@@ -112,27 +114,4 @@ func dialSocket(ctx context.Context, dial func(network, addr string) (net.Conn, 
 		return nil, err
 	}
 	return socket, socket.SetDeadline(time.Now().Add(dialTimeout)) // the client removes it after the handshake
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// problems are what is wrong with a configuration.
-type problems []error
-
-func (p *problems) add(when bool, text string, args ...any) {
-	if when {
-		*p = append(*p, fmt.Errorf(text, args...))
-	}
-}
-
-func (p problems) err() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(p...))
 }

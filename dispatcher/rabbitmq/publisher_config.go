@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -34,9 +35,9 @@ type PublisherConfig struct {
 
 func (c PublisherConfig) withDefaults() PublisherConfig {
 	c.Endpoint = c.Endpoint.withDefaults()
-	setDefault(&c.Channels, 4)
-	setDefault(&c.Window, 256)
-	setDefault(&c.ConfirmTimeout, 30*time.Second)
+	settings.Default(&c.Channels, 4)
+	settings.Default(&c.Window, 256)
+	settings.Default(&c.ConfirmTimeout, 30*time.Second)
 	return c
 }
 
@@ -47,11 +48,11 @@ const (
 
 // validate is called after withDefaults.
 func (c PublisherConfig) validate() error {
-	var p problems
+	var p settings.Problems
 	c.Endpoint.validate(&p)
-	p.add(c.Channels < 1 || c.Channels > maxChannels, "Channels is %d: it must be from 1 to %d", c.Channels, maxChannels)
-	p.add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
-	p.add(c.ConfirmTimeout < 0, "ConfirmTimeout is %v: it must not be negative", c.ConfirmTimeout)
-	p.add(c.Route == nil, "Route is nil: it is required")
-	return p.err()
+	p.Add(c.Channels < 1 || c.Channels > maxChannels, "Channels is %d: it must be from 1 to %d", c.Channels, maxChannels)
+	p.Add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
+	p.Add(c.ConfirmTimeout < 0, "ConfirmTimeout is %v: it must not be negative", c.ConfirmTimeout)
+	p.Add(c.Route == nil, "Route is nil: it is required")
+	return p.Err(ErrConfig)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // Topology is what a service expects to find on the broker. What is missing is
@@ -138,37 +140,37 @@ func (q Queue) queueType() QueueType {
 	return q.Type
 }
 
-func (t Topology) validate(p *problems) {
+func (t Topology) validate(p *settings.Problems) {
 	for i, e := range t.Exchanges {
-		p.add(e.Name == "", "Topology.Exchanges[%d] has no name", i)
-		p.addName(e.Name)
-		p.addArgs(fmt.Sprintf("exchange %q", e.Name), e.Args)
+		p.Add(e.Name == "", "Topology.Exchanges[%d] has no name", i)
+		addName(p, e.Name)
+		addArgs(p, fmt.Sprintf("exchange %q", e.Name), e.Args)
 	}
 	for i, q := range t.Queues {
-		p.add(q.Name == "", "Topology.Queues[%d] has no name", i)
-		p.addName(q.Name)
-		p.add(q.queueType() != Quorum && q.queueType() != Classic, "queue %q: type %q is unknown: use Quorum or Classic", q.Name, q.Type)
+		p.Add(q.Name == "", "Topology.Queues[%d] has no name", i)
+		addName(p, q.Name)
+		p.Add(q.queueType() != Quorum && q.queueType() != Classic, "queue %q: type %q is unknown: use Quorum or Classic", q.Name, q.Type)
 		for _, name := range []string{amqp.QueueTypeArg, argSingleActive, argDeadLetter, argDeadLetterKey} {
 			_, has := q.Args[name]
-			p.add(has, "queue %q: argument %q has a field of its own", q.Name, name)
+			p.Add(has, "queue %q: argument %q has a field of its own", q.Name, name)
 		}
-		p.addArgs(fmt.Sprintf("queue %q", q.Name), q.Args)
+		addArgs(p, fmt.Sprintf("queue %q", q.Name), q.Args)
 	}
 	for _, b := range t.Bindings {
-		p.add(b.Queue == "" || b.Exchange == "", "%v: both need a name; the default exchange has all queues bound already", b)
-		p.addName(b.Key)
-		p.addArgs(b.String(), b.Args)
+		p.Add(b.Queue == "" || b.Exchange == "", "%v: both need a name; the default exchange has all queues bound already", b)
+		addName(p, b.Key)
+		addArgs(p, b.String(), b.Args)
 	}
 }
 
 // addName adds a name that is too long for the protocol.
-func (p *problems) addName(name string) {
-	p.add(len(name) > maxShort, "name %.80q has %d bytes: the protocol has room for %d", name, len(name), maxShort)
+func addName(p *settings.Problems, name string) {
+	p.Add(len(name) > maxShort, "name %.80q has %d bytes: the protocol has room for %d", name, len(name), maxShort)
 }
 
-func (p *problems) addArgs(of string, args amqp.Table) {
+func addArgs(p *settings.Problems, of string, args amqp.Table) {
 	err := args.Validate()
-	p.add(err != nil, "%s: arguments: %w", of, err)
+	p.Add(err != nil, "%s: arguments: %w", of, err)
 }
 
 // mayMend tells whether waiting may mend what the broker has against a topology.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -51,26 +52,26 @@ type ClientConfig struct {
 }
 
 func (c ClientConfig) validate() error {
-	var p problems
+	var p settings.Problems
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		p.add(true, "URL: %w", err)
+		p.Add(true, "URL: %w", err)
 	} else {
-		p.add(u.Scheme != "http" && u.Scheme != "https" || u.Host == "", "URL is %q: give one that begins with https:// or http://", u.Redacted())
-		p.add(u.RawQuery != "" || u.Fragment != "", "URL is %q: it must have no query and no fragment", u.Redacted())
-		p.add(u.User != nil, "URL has a user: give a Key or a Token")
+		p.Add(u.Scheme != "http" && u.Scheme != "https" || u.Host == "", "URL is %q: give one that begins with https:// or http://", u.Redacted())
+		p.Add(u.RawQuery != "" || u.Fragment != "", "URL is %q: it must have no query and no fragment", u.Redacted())
+		p.Add(u.User != nil, "URL has a user: give a Key or a Token")
 	}
 	if c.Key.ID != "" || c.Key.Secret != nil {
 		err := c.Key.validate()
-		p.add(err != nil, "Key: %w", err)
-		p.add(c.Token != "", "Key and Token are both set: keep one")
+		p.Add(err != nil, "Key: %w", err)
+		p.Add(c.Token != "", "Key and Token are both set: keep one")
 	}
 	if c.Token != "" {
 		err := c.Token.validate()
-		p.add(err != nil, "Token: %w", err)
+		p.Add(err != nil, "Token: %w", err)
 	}
-	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	return p.err()
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	return p.Err(ErrConfig)
 }
 
 // Client posts events to a [Handler]. It implements [outbox.Publisher] and may
@@ -89,7 +90,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	setDefault(&cfg.Timeout, 10*time.Second)
+	settings.Default(&cfg.Timeout, 10*time.Second)
 	c := &Client{cfg: cfg}
 	if cfg.HTTP != nil {
 		c.http = *cfg.HTTP

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -60,13 +61,13 @@ type HandlerConfig struct {
 }
 
 func (c HandlerConfig) withDefaults() HandlerConfig {
-	setDefault(&c.MaxSkew, time.Minute)
-	setDefault(&c.MaxEvents, 1000)
-	setDefault(&c.MaxBytes, 8<<20)
-	setDefault(&c.MaxOpen, 256)
-	setDefault(&c.Rate, 10_000)
-	setDefault(&c.ReadTimeout, 10*time.Second)
-	setDefault(&c.Wait, 5*time.Second)
+	settings.Default(&c.MaxSkew, time.Minute)
+	settings.Default(&c.MaxEvents, 1000)
+	settings.Default(&c.MaxBytes, 8<<20)
+	settings.Default(&c.MaxOpen, 256)
+	settings.Default(&c.Rate, 10_000)
+	settings.Default(&c.ReadTimeout, 10*time.Second)
+	settings.Default(&c.Wait, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -74,28 +75,28 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 }
 
 func (c HandlerConfig) validate() error {
-	var p problems
-	p.add(c.Sink == nil, "Sink is nil: give a sequencer")
+	var p settings.Problems
+	p.Add(c.Sink == nil, "Sink is nil: give a sequencer")
 	secured := len(c.Keys) > 0 || len(c.Tokens) > 0
-	p.add(!secured && !c.Public, "Keys and Tokens are empty: give at least one, or set Public")
-	p.add(secured && c.Public, "Public is set, and Keys or Tokens: keep one")
+	p.Add(!secured && !c.Public, "Keys and Tokens are empty: give at least one, or set Public")
+	p.Add(secured && c.Public, "Public is set, and Keys or Tokens: keep one")
 	ids := map[string]bool{}
 	for i, k := range c.Keys {
 		err := k.validate()
-		p.add(err != nil, "Keys[%d]: %w", i, err)
-		p.add(ids[k.ID], "Keys[%d]: ID %q is that of an earlier one", i, k.ID)
+		p.Add(err != nil, "Keys[%d]: %w", i, err)
+		p.Add(ids[k.ID], "Keys[%d]: ID %q is that of an earlier one", i, k.ID)
 		ids[k.ID] = true
 	}
 	for i, t := range c.Tokens {
 		err := t.validate()
-		p.add(err != nil, "Tokens[%d]: %w", i, err)
+		p.Add(err != nil, "Tokens[%d]: %w", i, err)
 	}
-	p.add(c.MaxSkew < 0, "MaxSkew is %v: it must not be negative", c.MaxSkew)
-	p.add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
-	p.add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
-	p.add(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
-	p.add(c.Rate < 0 || math.IsNaN(c.Rate), "Rate is %v: it must be positive", c.Rate)
-	p.add(c.ReadTimeout < 0, "ReadTimeout is %v: it must not be negative", c.ReadTimeout)
-	p.add(c.Wait < 0, "Wait is %v: it must not be negative", c.Wait)
-	return p.err()
+	p.Add(c.MaxSkew < 0, "MaxSkew is %v: it must not be negative", c.MaxSkew)
+	p.Add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
+	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
+	p.Add(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
+	p.Add(c.Rate < 0 || math.IsNaN(c.Rate), "Rate is %v: it must be positive", c.Rate)
+	p.Add(c.ReadTimeout < 0, "ReadTimeout is %v: it must not be negative", c.ReadTimeout)
+	p.Add(c.Wait < 0, "Wait is %v: it must not be negative", c.Wait)
+	return p.Err(ErrConfig)
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // Health answers that the process is alive, with the status 200: for /healthz.
@@ -57,17 +59,17 @@ var _ http.Handler = (*Ready)(nil)
 
 // NewReady returns a handler. The error wraps [ErrConfig].
 func NewReady(cfg ReadyConfig) (*Ready, error) {
-	setDefault(&cfg.Timeout, time.Second)
+	settings.Default(&cfg.Timeout, time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	var p problems
-	p.add(cfg.Timeout < 0, "Timeout is %v: it must not be negative", cfg.Timeout)
+	var p settings.Problems
+	p.Add(cfg.Timeout < 0, "Timeout is %v: it must not be negative", cfg.Timeout)
 	for i, c := range cfg.Checks {
-		p.add(c.Name == "", "Checks[%d]: Name is empty", i)
-		p.add(c.Check == nil, "Checks[%d]: Check is nil", i)
+		p.Add(c.Name == "", "Checks[%d]: Name is empty", i)
+		p.Add(c.Check == nil, "Checks[%d]: Check is nil", i)
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(ErrConfig); err != nil {
 		return nil, err
 	}
 	return &Ready{cfg: cfg}, nil

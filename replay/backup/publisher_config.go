@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
@@ -44,9 +45,9 @@ type PublisherConfig struct {
 }
 
 func (c PublisherConfig) withDefaults() PublisherConfig {
-	setDefault(&c.Timeout, 50*time.Millisecond)
-	setDefault(&c.Failures, 3)
-	setDefault(&c.Probe, time.Second)
+	settings.Default(&c.Timeout, 50*time.Millisecond)
+	settings.Default(&c.Failures, 3)
+	settings.Default(&c.Probe, time.Second)
 	if c.Alive == nil {
 		c.Alive = context.Background
 	}
@@ -57,11 +58,11 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 }
 
 func (c PublisherConfig) validate() error {
-	var p problems
-	p.add(c.Primary == nil, "Primary is nil")
-	p.add(c.Backup == nil, "Backup is nil: give a Client")
-	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	p.add(c.Failures < 0, "Failures is %d: it must not be negative", c.Failures)
-	p.add(c.Probe < 0, "Probe is %v: it must not be negative", c.Probe)
-	return p.err()
+	var p settings.Problems
+	p.Add(c.Primary == nil, "Primary is nil")
+	p.Add(c.Backup == nil, "Backup is nil: give a Client")
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.Failures < 0, "Failures is %d: it must not be negative", c.Failures)
+	p.Add(c.Probe < 0, "Probe is %v: it must not be negative", c.Probe)
+	return p.Err(ErrConfig)
 }

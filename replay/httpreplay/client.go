@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -44,49 +45,34 @@ type ClientConfig struct {
 }
 
 func (c ClientConfig) withDefaults() ClientConfig {
-	setDefault(&c.Timeout, 10*time.Second)
-	setDefault(&c.MaxBytes, 16<<20)
-	setDefault(&c.MaxEvents, 8192)
+	settings.Default(&c.Timeout, 10*time.Second)
+	settings.Default(&c.MaxBytes, 16<<20)
+	settings.Default(&c.MaxEvents, 8192)
 	if c.HTTP == nil {
 		c.HTTP = &http.Client{}
 	}
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 func (c ClientConfig) validate() error {
-	var problems []error
-	bad := func(when bool, text string, args ...any) {
-		if when {
-			problems = append(problems, fmt.Errorf(text, args...))
-		}
-	}
+	var p settings.Problems
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil:
-		bad(true, "URL: %w", err)
+		p.Add(true, "URL: %w", err)
 	default:
-		bad(u.Scheme != "http" && u.Scheme != "https" || u.Host == "", "URL is %q: give one that begins with https:// or http://", u.Redacted())
-		bad(u.RawQuery != "" || u.Fragment != "", "URL is %q: it must have no query and no fragment", u.Redacted())
-		bad(u.User != nil, "URL has a user: sign the requests with Key")
+		p.Add(u.Scheme != "http" && u.Scheme != "https" || u.Host == "", "URL is %q: give one that begins with https:// or http://", u.Redacted())
+		p.Add(u.RawQuery != "" || u.Fragment != "", "URL is %q: it must have no query and no fragment", u.Redacted())
+		p.Add(u.User != nil, "URL has a user: sign the requests with Key")
 	}
 	if c.Key.ID != "" || c.Key.Secret != nil {
 		err := c.Key.validate()
-		bad(err != nil, "Key: %w", err)
+		p.Add(err != nil, "Key: %w", err)
 	}
-	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	bad(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
-	bad(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
+	p.Add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
+	return p.Err(ErrConfig)
 }
 
 // Client asks a [Server] for events. It implements [replay.Source] and may be

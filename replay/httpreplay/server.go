@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
@@ -50,11 +51,11 @@ type ServerConfig struct {
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
-	setDefault(&c.MaxSkew, time.Minute)
-	setDefault(&c.MaxEvents, 1000)
-	setDefault(&c.MaxBytes, 8<<20)
-	setDefault(&c.MaxOpen, 64)
-	setDefault(&c.Timeout, 5*time.Second)
+	settings.Default(&c.MaxSkew, time.Minute)
+	settings.Default(&c.MaxEvents, 1000)
+	settings.Default(&c.MaxBytes, 8<<20)
+	settings.Default(&c.MaxOpen, 64)
+	settings.Default(&c.Timeout, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -62,31 +63,23 @@ func (c ServerConfig) withDefaults() ServerConfig {
 }
 
 func (c ServerConfig) validate() error {
-	var problems []error
-	bad := func(when bool, text string, args ...any) {
-		if when {
-			problems = append(problems, fmt.Errorf(text, args...))
-		}
-	}
-	bad(c.Source == nil, "Source is nil")
-	bad(len(c.Keys) == 0 && !c.Public, "Keys is empty: give at least one, or set Public")
-	bad(len(c.Keys) > 0 && c.Public, "Keys and Public are both set: keep one")
+	var p settings.Problems
+	p.Add(c.Source == nil, "Source is nil")
+	p.Add(len(c.Keys) == 0 && !c.Public, "Keys is empty: give at least one, or set Public")
+	p.Add(len(c.Keys) > 0 && c.Public, "Keys and Public are both set: keep one")
 	ids := map[string]bool{}
 	for i, k := range c.Keys {
 		err := k.validate()
-		bad(err != nil, "Keys[%d]: %w", i, err)
-		bad(ids[k.ID], "Keys[%d]: ID %q is that of an earlier one", i, k.ID)
+		p.Add(err != nil, "Keys[%d]: %w", i, err)
+		p.Add(ids[k.ID], "Keys[%d]: ID %q is that of an earlier one", i, k.ID)
 		ids[k.ID] = true
 	}
-	bad(c.MaxSkew < 0, "MaxSkew is %v: it must not be negative", c.MaxSkew)
-	bad(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
-	bad(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
-	bad(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
-	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	p.Add(c.MaxSkew < 0, "MaxSkew is %v: it must not be negative", c.MaxSkew)
+	p.Add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
+	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
+	p.Add(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	return p.Err(ErrConfig)
 }
 
 // Server answers requests for events from a source. It is an [net/http.Handler]

@@ -1,10 +1,10 @@
 package outbox
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // Config configures an [Outbox]; the zero value of a field means its default.
@@ -17,14 +17,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Retention, 7*24*time.Hour)
+	settings.Default(&c.Retention, 7*24*time.Hour)
 	return c
 }
 
 func (c Config) validate() error {
-	var p problems
-	p.add(c.Retention < 0, "Retention is %v: it must be positive, or 0 for the default", c.Retention)
-	return p.err()
+	var p settings.Problems
+	p.Add(c.Retention < 0, "Retention is %v: it must be positive, or 0 for the default", c.Retention)
+	return p.Err(ErrConfig)
 }
 
 // RelayConfig configures a [Relay]; the zero value of a field means its default.
@@ -65,13 +65,13 @@ type RelayConfig struct {
 }
 
 func (c RelayConfig) withDefaults() RelayConfig {
-	setDefault(&c.Window, 64)
-	setDefault(&c.Timeout, 30*time.Second)
-	setDefault(&c.InitialBackoff, 100*time.Millisecond)
-	setDefault(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
-	setDefault(&c.MaxFailing, 1024)
-	setDefault(&c.Poll, 250*time.Millisecond)
-	setDefault(&c.Grace, 5*time.Second)
+	settings.Default(&c.Window, 64)
+	settings.Default(&c.Timeout, 30*time.Second)
+	settings.Default(&c.InitialBackoff, 100*time.Millisecond)
+	settings.Default(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
+	settings.Default(&c.MaxFailing, 1024)
+	settings.Default(&c.Poll, 250*time.Millisecond)
+	settings.Default(&c.Grace, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -83,37 +83,14 @@ func (c RelayConfig) withDefaults() RelayConfig {
 const maxWindow = 8192
 
 func (c RelayConfig) validate() error {
-	var p problems
-	p.add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
-	p.add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	p.add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
-	p.add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)
-	p.add(c.MaxAttempts < 0, "MaxAttempts is %d: it must be positive, or 0 for no bound", c.MaxAttempts)
-	p.add(c.MaxFailing < 1, "MaxFailing is %d: it must be at least 1", c.MaxFailing)
-	p.add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)
-	p.add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
-	return p.err()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// problems are what is wrong with a configuration.
-type problems []error
-
-func (p *problems) add(when bool, text string, args ...any) {
-	if when {
-		*p = append(*p, fmt.Errorf(text, args...))
-	}
-}
-
-func (p problems) err() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(p...))
+	var p settings.Problems
+	p.Add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
+	p.Add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)
+	p.Add(c.MaxAttempts < 0, "MaxAttempts is %d: it must be positive, or 0 for no bound", c.MaxAttempts)
+	p.Add(c.MaxFailing < 1, "MaxFailing is %d: it must be at least 1", c.MaxFailing)
+	p.Add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)
+	p.Add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
+	return p.Err(ErrConfig)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
@@ -33,10 +34,10 @@ type Outbox struct {
 // newer version.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outbox, error) {
 	config = config.withDefaults()
-	var p problems
-	p.add(db == nil, "the database is nil")
-	p.add(dialect != SQLite && dialect != PostgreSQL, "the dialect is unknown: use SQLite or PostgreSQL")
-	if err := errors.Join(p.err(), config.validate()); err != nil {
+	var p settings.Problems
+	p.Add(db == nil, "the database is nil")
+	p.Add(dialect != SQLite && dialect != PostgreSQL, "the dialect is unknown: use SQLite or PostgreSQL")
+	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
 		return nil, err
 	}
 	if err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect)); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -67,13 +68,13 @@ type RelayStats struct {
 // NewRelay makes a relay for an outbox. The error wraps [ErrConfig].
 func NewRelay(box *Outbox, publisher Publisher, config RelayConfig) (*Relay, error) {
 	config = config.withDefaults()
-	var p problems
-	p.add(box == nil, "the outbox is nil: make one with New")
-	p.add(publisher == nil, "the publisher is nil")
+	var p settings.Problems
+	p.Add(box == nil, "the outbox is nil: make one with New")
+	p.Add(publisher == nil, "the publisher is nil")
 	if box != nil && box.dialect == PostgreSQL {
-		p.add(box.db.Stats().MaxOpenConnections == 1, "the database has one connection: a relay keeps one for itself, allow more")
+		p.Add(box.db.Stats().MaxOpenConnections == 1, "the database has one connection: a relay keeps one for itself, allow more")
 	}
-	if err := errors.Join(p.err(), config.validate()); err != nil {
+	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
 		return nil, err
 	}
 	return &Relay{box: box, publisher: publisher, config: config}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -119,15 +120,15 @@ func (p Policy) String() string {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.GapTimeout, 2*time.Second)
-	setDefault(&c.MaxEarly, 1024)
-	setDefault(&c.MaxEarlyTotal, 1<<16)
-	setDefault(&c.MaxEarlyBytes, 256<<20)
-	setDefault(&c.MaxActive, 100_000)
-	setDefault(&c.IdleTTL, 10*time.Minute)
-	setDefault(&c.Retention, 30*24*time.Hour)
-	setDefault(&c.Dispatcher.Workers, 64)
-	setDefault(&c.Dispatcher.MaxAttempts, 5)
+	settings.Default(&c.GapTimeout, 2*time.Second)
+	settings.Default(&c.MaxEarly, 1024)
+	settings.Default(&c.MaxEarlyTotal, 1<<16)
+	settings.Default(&c.MaxEarlyBytes, 256<<20)
+	settings.Default(&c.MaxActive, 100_000)
+	settings.Default(&c.IdleTTL, 10*time.Minute)
+	settings.Default(&c.Retention, 30*24*time.Hour)
+	settings.Default(&c.Dispatcher.Workers, 64)
+	settings.Default(&c.Dispatcher.MaxAttempts, 5)
 	if c.Keys == nil {
 		c.Keys = streamKeys
 	}
@@ -152,13 +153,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 func streamKeys(e *Event, claim *lockkeys.Claim) error {
 	for _, p := range e.Positions {
 		claim.Exclusive(p.Stream)
@@ -167,31 +161,23 @@ func streamKeys(e *Event, claim *lockkeys.Claim) error {
 }
 
 func (c Config) validate() error {
-	var problems []error
-	problem := func(bad bool, text string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(text, args...))
-		}
-	}
-	problem(c.Store == nil, "Store is nil: give one, NewMemory() for example")
-	problem(c.Handler == nil, "Handler is nil")
-	problem(c.Failure > Stop, "Failure is %v: use Park, Skip or Stop", c.Failure)
-	problem(c.GapPolicy > Stop, "GapPolicy is %v: use Park, Skip or Stop", c.GapPolicy)
-	problem(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
-	problem(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
-	problem(c.MaxEarlyTotal < 0, "MaxEarlyTotal is negative: %d", c.MaxEarlyTotal)
-	problem(c.MaxEarlyBytes < 0, "MaxEarlyBytes is negative: %d", c.MaxEarlyBytes)
-	problem(c.MaxActive < 0, "MaxActive is negative: %d", c.MaxActive)
-	problem(c.IdleTTL < 0, "IdleTTL is negative: %v", c.IdleTTL)
+	var p settings.Problems
+	p.Add(c.Store == nil, "Store is nil: give one, NewMemory() for example")
+	p.Add(c.Handler == nil, "Handler is nil")
+	p.Add(c.Failure > Stop, "Failure is %v: use Park, Skip or Stop", c.Failure)
+	p.Add(c.GapPolicy > Stop, "GapPolicy is %v: use Park, Skip or Stop", c.GapPolicy)
+	p.Add(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
+	p.Add(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
+	p.Add(c.MaxEarlyTotal < 0, "MaxEarlyTotal is negative: %d", c.MaxEarlyTotal)
+	p.Add(c.MaxEarlyBytes < 0, "MaxEarlyBytes is negative: %d", c.MaxEarlyBytes)
+	p.Add(c.MaxActive < 0, "MaxActive is negative: %d", c.MaxActive)
+	p.Add(c.IdleTTL < 0, "IdleTTL is negative: %v", c.IdleTTL)
 	d := &c.Dispatcher
-	problem(d.Keys != nil, "Dispatcher.Keys is set: use Keys")
-	problem(d.Handler != nil, "Dispatcher.Handler is set: use Handler")
-	problem(d.BatchHandler != nil, "Dispatcher.BatchHandler is set: the store's transactions serve many events by themselves")
-	problem(d.Failure != 0, "Dispatcher.Failure is set: use Failure")
-	problem(d.FailureFor != nil, "Dispatcher.FailureFor is set: use FailureFor")
-	problem(d.DeadLetter != nil, "Dispatcher.DeadLetter is set: use DeadLetter")
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	p.Add(d.Keys != nil, "Dispatcher.Keys is set: use Keys")
+	p.Add(d.Handler != nil, "Dispatcher.Handler is set: use Handler")
+	p.Add(d.BatchHandler != nil, "Dispatcher.BatchHandler is set: the store's transactions serve many events by themselves")
+	p.Add(d.Failure != 0, "Dispatcher.Failure is set: use Failure")
+	p.Add(d.FailureFor != nil, "Dispatcher.FailureFor is set: use FailureFor")
+	p.Add(d.DeadLetter != nil, "Dispatcher.DeadLetter is set: use DeadLetter")
+	return p.Err(ErrConfig)
 }

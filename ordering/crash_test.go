@@ -448,22 +448,27 @@ func (g *stage) judge() error {
 // in the end every event has had its effect once and in order, or is given up
 // on record, and nothing is left over.
 func TestExactlyOnceWhateverHappens(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		d := drawDrama(rt)
-		var err error
-		var log []string
-		synctest.Test(t, func(*testing.T) {
-			g := &stage{drama: d, world: newWorld(d.seed), attempts: map[string]int{}, outcomes: map[string][]Outcome{}}
-			err = g.play()
-			log = g.log
-			for _, r := range g.runs {
-				_ = r.seq.Close()
-			}
-		})
-		if err != nil {
-			rt.Fatalf("%v\n%v\n%s", err, d, strings.Join(log, "\n"))
+	const times = 10 // as many dramas as is usual: what is rare was found in thousands
+	for range times {
+		rapid.Check(t, func(rt *rapid.T) { playDrama(t, rt) })
+	}
+}
+
+func playDrama(t *testing.T, rt *rapid.T) {
+	d := drawDrama(rt)
+	var err error
+	var log []string
+	synctest.Test(t, func(*testing.T) {
+		g := &stage{drama: d, world: newWorld(d.seed), attempts: map[string]int{}, outcomes: map[string][]Outcome{}}
+		err = g.play()
+		log = g.log
+		for _, r := range g.runs {
+			_ = r.seq.Close()
 		}
 	})
+	if err != nil {
+		rt.Fatalf("%v\n%v\n%s", err, d, strings.Join(log, "\n"))
+	}
 }
 
 func (d *drama) String() string {

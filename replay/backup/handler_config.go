@@ -15,6 +15,10 @@ import (
 type Sink interface {
 	// Offer takes an event. If it returns nil, it calls done once with what
 	// became of the event, now or later, whether or not ctx has ended by then.
+	// If its error is marked by [dispatcher.Permanent], or wraps an
+	// [*ordering.EventError] or [dispatcher.ErrTooLarge], but not
+	// [ordering.ErrStopped], the event can never be taken, and its sender is
+	// told so. After any other error the event is sent again.
 	Offer(ctx context.Context, e *ordering.Event, done ordering.Done) error
 }
 

@@ -258,6 +258,28 @@ func TestSinks(t *testing.T) {
 	}
 }
 
+// A sequencer that has stopped for one event's sake refuses no other: its error
+// wraps why it stopped, which is not the fault of what comes.
+func TestStoppedSequencer(t *testing.T) {
+	for _, cause := range []error{
+		errors.New("disk full"),
+		dispatcher.Permanent(errors.New("no such account")),
+		&ordering.EventError{ID: "another", Reason: ordering.ErrNoPosition},
+		dispatcher.Permanent(dispatcher.ErrTooLarge),
+	} {
+		seq, _ := sequencer(t, ordering.Config{Failure: ordering.Stop, Handler: func(context.Context, ordering.Job) error {
+			return dispatcher.Permanent(cause)
+		}})
+		c := client(t, serve(t, handler(t, backup.HandlerConfig{Sink: seq, Wait: 50 * time.Millisecond})), backup.ClientConfig{})
+		err := c.Publish(t.Context(), event(1))
+		assert.False(t, dispatcher.IsPermanent(err), err)
+		require.ErrorIs(t, seq.Err(), cause)
+		err = c.Publish(t.Context(), event(2))
+		require.ErrorIs(t, err, backup.ErrBusy)
+		assert.False(t, dispatcher.IsPermanent(err), err)
+	}
+}
+
 // A sink that is full for as long as a request may wait has taken nothing.
 func TestSinkIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,8 +51,12 @@ func (p *post) offer(ctx context.Context, sink Sink, events []*ordering.Event) (
 	return offered, nil
 }
 
-// isItsOwnFault tells whether an offer fails again whenever it is made.
+// isItsOwnFault tells whether an offer fails again whenever it is made. A
+// sequencer that has stopped says why, which was another event's fault.
 func isItsOwnFault(err error) bool {
+	if errors.Is(err, ordering.ErrStopped) {
+		return false
+	}
 	_, invalid := errors.AsType[*ordering.EventError](err)
 	return invalid || errors.Is(err, dispatcher.ErrTooLarge) || dispatcher.IsPermanent(err)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,13 +21,15 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/interlock-go/interlock/internal/loopback"
 )
 
 // Server is a PostgreSQL server.
 type Server struct {
 	bin, dir  string
 	settings  []string
-	port      int
+	ports     *loopback.Claim // of which it needs the first
 	attr      *syscall.SysProcAttr
 	wrapper   *exec.Cmd
 	leash     io.WriteCloser
@@ -60,10 +61,13 @@ func New(settings ...string) (_ *Server, err error) {
 	if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
 		return nil, err
 	}
-	if err := s.init(); err != nil {
+	if s.ports, err = loopback.New(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
-	if err := s.Restart(); err != nil {
+	if err = s.init(); err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -95,14 +99,6 @@ func (s *Server) init() error {
 		if err := s.runAs("postgres", "nobody"); err != nil {
 			return err
 		}
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.port = listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return err
 	}
 	text, err := s.command(filepath.Join(s.bin, "initdb"), "-D", s.dir+"/data", "-U", "test", "-A", "trust", "-E", "UTF8").CombinedOutput()
 	if err != nil {
@@ -144,7 +140,7 @@ wait $pid; kill $!`
 // returns when the server takes connections.
 func (s *Server) Restart() (err error) {
 	s.wrapper = s.command("/bin/sh", append([]string{"-c", leashed, filepath.Join(s.bin, "postgres"), "-D", s.dir + "/data", "-k", "",
-		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}, s.settings...)...)
+		"-h", "127.0.0.1", "-p", strconv.Itoa(s.ports.Port(0))}, s.settings...)...)
 	if s.leash, err = s.wrapper.StdinPipe(); err != nil {
 		return err
 	}
@@ -205,10 +201,11 @@ func (s *Server) Close() {
 		_ = s.wrapper.Wait()
 	}
 	_ = os.RemoveAll(s.dir)
+	_ = s.ports.Close()
 }
 
 func (s *Server) url(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User("test"), Host: fmt.Sprintf("127.0.0.1:%d", s.port), Path: "/" + database,
+	u := url.URL{Scheme: "postgres", User: url.User("test"), Host: s.ports.Addr(0), Path: "/" + database,
 		RawQuery: "sslmode=disable"}
 	return u.String()
 }

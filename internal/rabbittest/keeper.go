@@ -55,12 +55,12 @@ func (n *Node) command(ctx context.Context, name string, args ...string) *exec.C
 		"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + n.dir, // of the cookie
 		"LANG=C.UTF-8", "LC_ALL=C.UTF-8",
-		"ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprint("ERL_EPMD_PORT=", n.port+2),
+		"ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprint("ERL_EPMD_PORT=", n.ports.Port(2)),
 		"ERL_FLAGS=-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
 		"ERL_CRASH_DUMP_SECONDS=0",
 		"RUNNING_UNDER_SYSTEMD=true", // the script becomes the node
 		"RABBITMQ_NODENAME=rabbit@localhost",
-		fmt.Sprint("RABBITMQ_DIST_PORT=", n.port+1),
+		fmt.Sprint("RABBITMQ_DIST_PORT=", n.ports.Port(1)),
 		"RABBITMQ_MNESIA_BASE=" + in("data"),
 		"RABBITMQ_LOG_BASE=" + in("logs"),
 		"RABBITMQ_LOGS=-",

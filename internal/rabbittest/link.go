@@ -46,7 +46,7 @@ func (n *Node) Link(t testing.TB) *Link {
 
 // NewLink is Link outside of tests; Close ends it.
 func (n *Node) NewLink() (*Link, error) {
-	listener, err := listen(0)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

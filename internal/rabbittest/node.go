@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/internal/loopback"
 )
 
 const (
@@ -32,8 +33,7 @@ const (
 // Node is a RabbitMQ node. Its methods may be called concurrently.
 type Node struct {
 	bin, dir string
-	claim    net.Listener
-	port     int // of AMQP; the next two are those of the Erlang distribution and of epmd
+	ports    *loopback.Claim // of AMQP, of the Erlang distribution and of epmd
 	keeper   *exec.Cmd
 	replies  io.Reader
 
@@ -68,18 +68,18 @@ func New(settings ...string) (_ *Node, err error) {
 	if n.bin, err = find(); err != nil {
 		return nil, err
 	}
-	if n.claim, n.port, err = claimPorts(); err != nil {
+	if n.ports, err = loopback.New(); err != nil {
 		return nil, err
 	}
 	if n.dir, err = os.MkdirTemp("", "rabbittest"); err != nil {
-		return nil, errors.Join(err, n.claim.Close())
+		return nil, errors.Join(err, n.ports.Close())
 	}
 	err = n.configure(settings)
 	if err == nil {
 		err = n.keep()
 	}
 	if err != nil {
-		return nil, errors.Join(err, n.claim.Close(), os.RemoveAll(n.dir))
+		return nil, errors.Join(err, n.ports.Close(), os.RemoveAll(n.dir))
 	}
 	if err := n.Restart(); err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -106,7 +106,7 @@ func (n *Node) URL() string { return url(n.addr()) }
 
 func url(addr string) string { return fmt.Sprintf("amqp://guest:guest@%s/", addr) }
 
-func (n *Node) addr() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
+func (n *Node) addr() string { return n.ports.Addr(0) }
 
 // Dial opens a connection that is closed with the test.
 func (n *Node) Dial(t testing.TB) *amqp.Connection {
@@ -189,7 +189,7 @@ func (n *Node) Close() error {
 	if n.mu.leash == nil {
 		return nil
 	}
-	err := errors.Join(n.mu.leash.Close(), n.keeper.Wait(), n.claim.Close())
+	err := errors.Join(n.mu.leash.Close(), n.keeper.Wait(), n.ports.Close())
 	n.mu.leash, n.mu.pid = nil, 0
 	return err
 }

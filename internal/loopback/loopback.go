@@ -1,0 +1,67 @@
+// Package loopback claims ports of the loopback interface, for servers of the
+// tests' own that are killed and come back at the same port.
+package loopback
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Most is how many ports a claim has.
+const Most = 3
+
+// Claims are blocks of neighbouring ports, below those that the kernel gives
+// away, so that no connection gets one while its server is down. All blocks
+// have the same size, or the guard of one could be a port of another.
+const (
+	lowest = 16_384
+	blocks = 4096
+	size   = Most + 1 // with the guard
+)
+
+// Claim is three neighbouring ports that no other claim has, of this program or
+// any other one, until it is closed. They are free when it is made.
+type Claim struct {
+	first int
+	guard net.Listener // at the port after them
+}
+
+// New claims ports. It fails if there are none.
+func New() (c *Claim, err error) {
+	for range 100 {
+		if c, err = claim(lowest + size*rand.IntN(blocks)); err == nil {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("loopback: no free ports: %w", err)
+}
+
+// claim claims the block that begins with a port.
+func claim(first int) (*Claim, error) {
+	c := &Claim{first: first}
+	var err error
+	if c.guard, err = net.Listen("tcp", c.Addr(Most)); err != nil {
+		return nil, err
+	}
+	for i := range Most {
+		l, err := net.Listen("tcp", c.Addr(i))
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+// Port returns the port i, from 0 to 2.
+func (c *Claim) Port(i int) int { return c.first + i }
+
+// Addr returns the address of the port i, from 0 to 2, as in "127.0.0.1:16384".
+func (c *Claim) Addr(i int) string { return fmt.Sprintf("127.0.0.1:%d", c.Port(i)) }
+
+// Close gives the ports back, when no server is at them any more.
+func (c *Claim) Close() error { return c.guard.Close() }

@@ -65,7 +65,9 @@ type Config struct {
 	// earlier ones. When one more comes, the store takes them all, and what
 	// is missing is asked for at once. Default: 1024.
 	MaxEarly int
-	// MaxEarlyTotal bounds the same for all streams together. Default: 65,536.
+	// MaxEarlyTotal bounds the same for all streams together, with the copies
+	// that came of such events; [Sequencer.LimitEarly] lowers it. Default:
+	// 65,536.
 	MaxEarlyTotal int
 	// MaxEarlyBytes bounds them by [Event.Size]. Default: 256 MiB.
 	MaxEarlyBytes int64

@@ -26,8 +26,18 @@ func (s *Sequencer) bufferLocked(t *task, a *after) {
 	}
 }
 
+// LimitEarly lowers [Config.MaxEarlyTotal] to n, unless it is less already; with
+// 0, or less, no event waits in memory. It is for a source that has a window of
+// events without an outcome, of a broker for example: were all of them to wait,
+// the one that they wait for could not come.
+func (s *Sequencer) LimitEarly(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.mostEarly = min(s.mu.mostEarly, max(n, 0))
+}
+
 func (s *Sequencer) fullLocked(t *task) bool {
-	if s.mu.early >= s.cfg.MaxEarlyTotal || s.mu.bytes+t.event.Size() > s.cfg.MaxEarlyBytes {
+	if s.crowdedLocked(t.event) {
 		return true
 	}
 	for _, slot := range t.slots {
@@ -36,6 +46,12 @@ func (s *Sequencer) fullLocked(t *task) bool {
 		}
 	}
 	return false
+}
+
+// crowdedLocked tells whether there is no room for one more event, or copy of
+// one, on any stream.
+func (s *Sequencer) crowdedLocked(e *Event) bool {
+	return s.mu.early >= s.mu.mostEarly || s.mu.bytes+e.Size() > s.cfg.MaxEarlyBytes
 }
 
 func (s *Sequencer) enterEarlyLocked(t *task) {
@@ -47,8 +63,17 @@ func (s *Sequencer) enterEarlyLocked(t *task) {
 		slot.stream.early[slot.number] = t
 		heap.Push(&slot.stream.order, slot.number)
 	}
-	s.mu.early++
-	s.mu.bytes += t.event.Size()
+	s.countEarlyLocked(t, 1)
+}
+
+// countEarlyLocked counts an early event and its copies, in or out by sign.
+func (s *Sequencer) countEarlyLocked(t *task, sign int) {
+	size := t.event.Size()
+	for _, twin := range t.joined {
+		size += twin.event.Size()
+	}
+	s.mu.early += sign * (1 + len(t.joined))
+	s.mu.bytes += int64(sign) * size
 }
 
 func (s *Sequencer) leaveEarlyLocked(t *task) {
@@ -59,8 +84,7 @@ func (s *Sequencer) leaveEarlyLocked(t *task) {
 			slot.stream.early, slot.stream.order = nil, nil
 		}
 	}
-	s.mu.early--
-	s.mu.bytes -= t.event.Size()
+	s.countEarlyLocked(t, -1)
 }
 
 // overflowLocked closes the stream that t waits for in the end, since there is

@@ -60,7 +60,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 		return nil
 	}
 	from, limit := st.heldFrom.Load(), feedPage
-	if s.mu.early >= s.cfg.MaxEarlyTotal || s.mu.bytes >= s.cfg.MaxEarlyBytes {
+	if s.mu.early >= s.mu.mostEarly || s.mu.bytes >= s.cfg.MaxEarlyBytes {
 		limit = 1 // no more than it takes to go on
 	}
 	s.mu.Unlock()

@@ -176,7 +176,7 @@ func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
 		}
 		s.endLocked(t, Outcome{Result: Duplicate}, a)
 	case other != nil && isTwin(other.event, t.event):
-		s.joinTwinLocked(other, t)
+		s.joinTwinLocked(other, t, a)
 	case other != nil:
 		s.refuseLocked(t, &ContradictionError{[]*Event{other.event, t.event}}, a)
 	case done > 0:
@@ -193,16 +193,26 @@ func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
 	return false
 }
 
-// joinTwinLocked lets a copy of an event have the outcome of the first one.
-func (s *Sequencer) joinTwinLocked(first, t *task) {
-	if t.done == nil { // nobody is to be told
+// joinTwinLocked lets a copy of an event have the outcome of the first one, and
+// wait with it if that is early.
+func (s *Sequencer) joinTwinLocked(first, t *task, a *after) {
+	e, done := t.event, t.done
+	s.recycle(t)
+	if done == nil { // nobody is to be told
 		s.counts.add(Duplicate)
 		s.open.Add(-1)
 		s.drainedLocked()
-	} else {
-		first.joined = append(first.joined, twin{t.event, t.done})
+		return
 	}
-	s.recycle(t)
+	full := first.early && s.crowdedLocked(e)
+	first.joined = append(first.joined, twin{e, done})
+	if first.early {
+		s.mu.early++
+		s.mu.bytes += e.Size()
+	}
+	if full {
+		s.overflowLocked(first, a)
+	}
 }
 
 // isTwin tells whether two events that have a number in common are copies of

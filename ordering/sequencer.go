@@ -46,19 +46,20 @@ type Sequencer struct {
 
 	mu struct {
 		sync.Mutex
-		streams  map[lockkeys.Key]*stream
-		parkings map[string]*parking // by ID, and by those of parkings that became part of it
-		idle     idleList
-		early    int   // events that wait for earlier ones
-		bytes    int64 // of those
-		drained  chan struct{}
-		search   *time.Timer           // for contradictions, or nil
-		look     *time.Timer           // for what is held of lost streams, or nil
-		lost     map[lockkeys.Key]bool // those
-		err      error                 // why nothing is accepted any more
-		closers  int                   // calls of Shutdown that wait for the dispatcher
-		ending   bool                  // there was such a call, and there is none any more
-		over     bool                  // what was waiting was given back
+		streams   map[lockkeys.Key]*stream
+		parkings  map[string]*parking // by ID, and by those of parkings that became part of it
+		idle      idleList
+		early     int   // events that wait for earlier ones, and copies of them
+		bytes     int64 // of those
+		mostEarly int   // of them; at most cfg.MaxEarlyTotal
+		drained   chan struct{}
+		search    *time.Timer           // for contradictions, or nil
+		look      *time.Timer           // for what is held of lost streams, or nil
+		lost      map[lockkeys.Key]bool // those
+		err       error                 // why nothing is accepted any more
+		closers   int                   // calls of Shutdown that wait for the dispatcher
+		ending    bool                  // there was such a call, and there is none any more
+		over      bool                  // what was waiting was given back
 	}
 }
 
@@ -73,6 +74,7 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	s.tasks.New = func() any { return new(task) }
 	s.mu.streams = map[lockkeys.Key]*stream{}
 	s.mu.parkings = map[string]*parking{}
+	s.mu.mostEarly = s.cfg.MaxEarlyTotal
 	s.mu.idle.init()
 	s.keeper.wake = make(chan struct{}, 1)
 	s.accepting, s.halt = context.WithCancel(context.Background())

@@ -239,6 +239,41 @@ func TestAFullBufferAsksAtOnceAndTheStoreTakesOver(t *testing.T) {
 	})
 }
 
+// A source with a window has it filled neither by events that wait nor by their
+// copies: with one more than may wait, the store takes the stream's.
+func TestASourceLimitsWhatWaits(t *testing.T) {
+	a := series("a", 1, 6)
+	for name, test := range map[string]struct {
+		limits []int
+		wait   []*Event
+		more   *Event
+	}{
+		"events": {[]int{2}, a[1:3], a[3]},
+		"copies": {[]int{4}, []*Event{a[1], a[1], a[2], a[1]}, a[2]},
+		"lower":  {[]int{2, 3}, a[1:3], a[1]},
+		"none":   {[]int{0}, nil, a[3]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, Config{GapTimeout: time.Hour, MaxEarly: 3}, func(t *testing.T, r *rig) {
+				for _, n := range test.limits {
+					r.seq.LimitEarly(n)
+				}
+				r.offer(test.wait...)
+				assert.Equal(t, len(test.wait), r.seq.Stats().Early)
+				assert.Zero(t, r.seq.Stats().Held)
+				r.offer(test.more)
+				assert.Zero(t, r.seq.Stats().Early)
+				assert.EqualValues(t, len(test.wait)+1, r.seq.Stats().Held, "all know that the store has them")
+				r.offer(a...)
+				assert.Equal(t, []string{"a1", "a2", "a3", "a4", "a5", "a6"}, r.ran())
+				assert.Empty(t, r.parked())
+				assert.Zero(t, r.seq.Stats().Early)
+				assert.Zero(t, r.seq.Stats().EarlyBytes)
+			})
+		})
+	}
+}
+
 func TestAFailedEventParksItsStreams(t *testing.T) {
 	story(t, Config{}, func(t *testing.T, r *rig) {
 		r.failing("x", errors.New("no such account"))

@@ -19,7 +19,7 @@ type Stats struct {
 	Replays uint64 // that were asked for
 
 	Open       int // events without an outcome
-	Early      int // of those, the ones that wait for earlier ones
+	Early      int // of those, the ones that wait for earlier ones, and copies of them
 	EarlyBytes int64
 	Streams    int // in memory
 	Idle       int // of those, the ones with nothing on their way
@@ -37,7 +37,8 @@ type counts struct {
 
 func (c *counts) add(r Result) { c.results[r].Add(1) }
 
-// Config returns the settings, with the defaults of what was not set.
+// Config returns the settings that it was made with, and the defaults of what
+// was not set.
 func (s *Sequencer) Config() Config { return s.cfg }
 
 // Stats returns the counts. It goes once through the streams in memory.

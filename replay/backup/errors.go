@@ -31,8 +31,8 @@ var errNoReturn = errors.New("backup: the primary panicked or called runtime.Goe
 
 // FailedError is the error of an event that neither channel has confirmed. It
 // is to be sent again, unless it is marked by [dispatcher.Permanent] since the
-// receiver at the backup's end refuses the event: either channel may have taken
-// it all the same.
+// receiver at the backup's end refuses the event for what it is, not for its
+// size: either channel may have taken it all the same.
 type FailedError struct {
 	Primary error
 	Backup  error

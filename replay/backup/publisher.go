@@ -71,7 +71,8 @@ func saysNothing(err error) bool {
 // backup. It returns nil once one of them has confirmed it. An error of the
 // primary that is marked by [dispatcher.Permanent], or comes after ctx has
 // ended, is returned as it is, and the backup is not asked; all others are a
-// [*FailedError], which is marked too if the backup's is.
+// [*FailedError], which is marked too if the backup's is, unless the event is
+// only too large for the backup, by [ErrTooLarge].
 func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 	err := p.tryPrimary(ctx, e)
 	switch {
@@ -84,10 +85,19 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 	}
 	if second := p.cfg.Backup.Publish(ctx, e); second != nil {
 		p.count(&p.mu.stats.Failed)
-		return &FailedError{Primary: err, Backup: second}
+		return &FailedError{Primary: err, Backup: unmark(second)}
 	}
 	p.count(&p.mu.stats.Backup)
 	return nil
+}
+
+// unmark takes the mark of [dispatcher.Permanent] off the error of an event that
+// is too large for the backup: the primary may take it when it works again.
+func unmark(err error) error {
+	if mark, ok := errors.AsType[*dispatcher.PermanentError](err); ok && errors.Is(err, ErrTooLarge) {
+		return mark.Err
+	}
+	return err
 }
 
 // tryPrimary gives an event to the primary, unless that is to be left alone.

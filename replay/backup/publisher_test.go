@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -268,6 +269,24 @@ func TestBothFail(t *testing.T) {
 		assert.True(t, dispatcher.IsPermanent(r.Publish(t.Context(), event(1))))
 		assert.EqualValues(t, 7, r.Stats().Failed)
 		assert.Zero(t, r.Stats().Backup)
+	})
+}
+
+// An event that is too large for the backup is none for the primary, which may
+// take it once it works again: it is not given up.
+func TestTooLargeForTheBackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, backup.PublisherConfig{Failures: 1, Probe: time.Second})
+		r.primary.does(fails(errDead))
+		r.second.does(fails(fmt.Errorf("client: %w", dispatcher.Permanent(&backup.Error{Status: 413, Err: backup.ErrTooLarge}))))
+		for range 2 {
+			err := r.Publish(t.Context(), event(1))
+			require.ErrorIs(t, err, backup.ErrTooLarge)
+			assert.False(t, dispatcher.IsPermanent(err))
+		}
+		time.Sleep(time.Second + 1)
+		r.primary.does(nil)
+		r.publish(t)
 	})
 }
 

@@ -28,8 +28,6 @@ const (
 	// is asked first whether it takes it: an answer to a body that is not read
 	// to its end can get lost.
 	expectFrom = 256 << 10
-	// idleConnections is how many connections are kept for the next requests.
-	idleConnections = 64
 )
 
 // ClientConfig configures a [Client]. URL is required; the zero value of every
@@ -43,8 +41,10 @@ type ClientConfig struct {
 	Token Token
 	// HTTP makes the requests: set it for TLS and proxies. Its CheckRedirect is
 	// not used. As many connections should be kept open as requests are made
-	// at a time, see [net/http.Transport.MaxIdleConnsPerHost]. Default: one
-	// that keeps 64 connections.
+	// at a time, see [net/http.Transport.MaxIdleConnsPerHost]. With HTTP/2 set
+	// [net/http.HTTP2Config.SendPingTimeout], or a receiver whose machine is
+	// gone can fail requests for many minutes, though another one has its
+	// address. Default: one that keeps 64 connections, and looks after them.
 	HTTP *http.Client
 	// Timeout bounds a request with its answer. It should be longer than the
 	// receiver's Wait. Default: 10 s.
@@ -95,8 +95,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.HTTP != nil {
 		c.http = *cfg.HTTP
 	} else {
-		c.own = http.DefaultTransport.(*http.Transport).Clone()
-		c.own.MaxIdleConns, c.own.MaxIdleConnsPerHost = idleConnections, idleConnections
+		c.own = newTransport(cfg.Timeout)
 		c.http.Transport = c.own
 	}
 	// A signature is for the receiver that was named.
@@ -199,6 +198,9 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	if err != nil {
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			err = u.Err // the rest is in our own error
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			c.Close() // they may be as dead as the one that was used
 		}
 		return nil, &Error{URL: c.cfg.URL, Err: err}
 	}

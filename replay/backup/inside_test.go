@@ -1,10 +1,22 @@
 package backup
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/ordering"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -21,4 +33,129 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		assert.Equal(t, want, retryAfter(header, now), header)
 	}
+}
+
+// applies is a sink that has applied what it is offered.
+type applies struct{}
+
+func (applies) Offer(_ context.Context, e *ordering.Event, done ordering.Done) error {
+	done(e, ordering.Outcome{Result: ordering.Applied})
+	return nil
+}
+
+// network carries connections to a server. It can go silent for those that there
+// are, as if the server's machine were gone and another had its address.
+type network struct {
+	net.Listener
+	to     string
+	silent atomic.Pointer[atomic.Bool] // of the connections made from now on
+	all    sync.WaitGroup
+}
+
+func newNetwork(t *testing.T, to string) *network {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &network{Listener: listener, to: to}
+	n.silence()
+	n.all.Go(func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			n.carry(conn)
+		}
+	})
+	return n
+}
+
+func (n *network) silence() {
+	if before := n.silent.Swap(new(atomic.Bool)); before != nil {
+		before.Store(true)
+	}
+}
+
+func (n *network) carry(near net.Conn) {
+	far, err := net.Dial("tcp", n.to)
+	if err != nil {
+		near.Close()
+		return
+	}
+	silent := n.silent.Load()
+	pipe := func(to, from net.Conn) {
+		defer to.Close()
+		_, _ = io.Copy(unless{silent, to}, from)
+	}
+	n.all.Go(func() { pipe(near, far) })
+	n.all.Go(func() { pipe(far, near) })
+}
+
+// unless swallows what is written once it is silent.
+type unless struct {
+	silent *atomic.Bool
+	io.Writer
+}
+
+func (u unless) Write(p []byte) (int, error) {
+	if u.silent.Load() {
+		return len(p), nil
+	}
+	return u.Writer.Write(p)
+}
+
+// A receiver whose machine is gone says nothing: the connections to it neither
+// end nor answer. It costs the requests that are on their way then, and no
+// others, though many connections were kept.
+func TestDeadConnections(t *testing.T) {
+	h, err := NewHandler(HandlerConfig{Sink: applies{}, Public: true})
+	require.NoError(t, err)
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(h)
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		n := newNetwork(t, server.Listener.Addr().String())
+		c, err := NewClient(ClientConfig{URL: "https://" + n.Addr().String(), Timeout: 500 * time.Millisecond})
+		require.NoError(t, err)
+		roots := x509.NewCertPool()
+		roots.AddCert(server.Certificate())
+		c.own.TLSClientConfig = &tls.Config{RootCAs: roots}
+		publish := func() error { return c.Publish(t.Context(), &ordering.Event{Positions: one}) }
+		publishSome := func() (failed int64) {
+			var all sync.WaitGroup
+			var count atomic.Int64
+			for range 8 {
+				all.Go(func() {
+					if publish() != nil {
+						count.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			return count.Load()
+		}
+		require.Zero(t, publishSome(), "as many connections are kept")
+		n.silence()
+		require.Error(t, publish())
+		for i := range 8 {
+			assert.NoError(t, publish(), "%v: %d", http2, i)
+		}
+		n.silence()
+		publishSome()
+		assert.Zero(t, publishSome(), http2)
+
+		c.Close()
+		server.Close()
+		n.Close()
+		n.all.Wait()
+	}
+}
+
+// A program that has put a transport of its own in place of the default one can
+// have a client.
+func TestAnotherDefaultTransport(t *testing.T) {
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	http.DefaultTransport = struct{ http.RoundTripper }{before}
+	server := httptest.NewServer(Health())
+	defer server.Close()
+	c, err := NewClient(ClientConfig{URL: server.URL})
+	require.NoError(t, err)
+	defer c.Close()
+	require.ErrorIs(t, c.Publish(t.Context(), &ordering.Event{Positions: one}), ErrResponse)
 }

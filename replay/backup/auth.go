@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ func (k Key) String() string { return "key " + k.ID }
 
 // GoString is as String, for %#v.
 func (k Key) GoString() string { return k.String() }
+
+// LogValue is as String, for log/slog, whose JSON would have the secret.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 func (k Key) validate() error { return httpauth.Key(k).Validate() }
 
@@ -59,6 +63,9 @@ func (t Token) String() string { return fmt.Sprintf("token of %d bytes", len(t))
 
 // GoString is as String, for %#v.
 func (t Token) GoString() string { return t.String() }
+
+// LogValue is as String, for log/slog, whose JSON would have the token.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 func (t Token) validate() error {
 	allowed := func(r rune) bool {

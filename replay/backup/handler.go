@@ -234,7 +234,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	if no.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.after.Seconds()))))
 	}
-	body, err := json.Marshal(errorBody{Version, errorText{no.code, no.err.Error(), no.event}})
+	body, err := json.Marshal(errorBody{Version, errorText{no.code, message(no.err), no.event}})
 	if err != nil {
 		panic(err) // strings and numbers only
 	}

@@ -43,7 +43,8 @@ type HandlerConfig struct {
 	// MaxBytes bounds the body of a request. Default: 8 MiB.
 	MaxBytes int64
 	// MaxOpen is how many requests are served at a time, so that the bodies
-	// in memory are no more than MaxOpen times MaxBytes. It should be more
+	// in memory are no more than MaxOpen times MaxBytes, 2 GiB by default; a
+	// body is read before its signature is known to be right. It should be more
 	// than the senders have on their way, the windows of their relays
 	// together: a request waits for the outcome of its events, and that may
 	// depend on what another request brings. Default: 256.

@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,6 +86,23 @@ func TestBadRequests(t *testing.T) {
 	s := h.Stats()
 	assert.Equal(t, s.Requests, s.TurnedAway)
 	assert.Zero(t, s.Open)
+}
+
+// What a sender is told of its request is short, however much of that it quotes.
+func TestRefusalsAreShort(t *testing.T) {
+	h := handler(t, backup.HandlerConfig{Public: true, Sink: applies})
+	long := strings.Repeat("a", 1<<20)
+	for _, body := range []string{
+		`{"version":1,"` + long + `":1}`,
+		`{"version":1,"events":[{"` + long + `":1}]}`,
+		`{"version":1,"events":[{"payload":"` + long + `?","positions":[]}]}`,
+		`{"version":1,"events":[{"positions":[{"stream":"` + long + `//","number":1}]}]}`,
+		`{"version":1,"events":[{"id":"` + long + `","positions":[]}]}`,
+	} {
+		response, answer := post(t, h, body)
+		assert.Equal(t, http.StatusBadRequest, response.StatusCode)
+		assert.Less(t, len(answer), 8<<10)
+	}
 }
 
 func TestBadMethodsAndTypes(t *testing.T) {
@@ -363,4 +381,12 @@ func TestBadHandlerConfig(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", newKey, newKey, newKey, newKey), "fedcba", "secrets stay out of logs")
 	cfg := backup.HandlerConfig{Tokens: []backup.Token{token}}
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s %q", token, cfg, cfg, token, token), "a-token")
+	var log bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewTextHandler(&log, nil), slog.NewJSONHandler(&log, nil)} {
+		slog.New(h).Info("uses", "key", newKey, "token", token)
+	}
+	assert.Equal(t, 2, strings.Count(log.String(), "key 2026"))
+	for _, secret := range []string{string(newKey.Secret), base64.StdEncoding.EncodeToString(newKey.Secret), string(token)} {
+		assert.NotContains(t, log.String(), secret)
+	}
 }

@@ -102,6 +102,8 @@ func resultOf(o ordering.Outcome) result {
 	return r
 }
 
+// message is what a sender is told of an error, cut: it may quote what the sender
+// wrote.
 func message(err error) string { return fmt.Sprintf("%.1000s", err.Error()) }
 
 // isDurable tells whether the receiver has the event, or its effect, for good.

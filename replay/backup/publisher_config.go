@@ -20,8 +20,9 @@ type PublisherConfig struct {
 
 	// Timeout is how long the primary may take to confirm an event before the
 	// backup gets it. It should be longer than a confirmation takes under
-	// load, or events go both ways for nothing, and a small part of the time
-	// that the caller gives Publish. Default: 50 ms.
+	// load, or events go both ways for nothing, and while the backup is away
+	// none is confirmed. It should be a small part of the time that the caller
+	// gives Publish. Default: 50 ms.
 	Timeout time.Duration
 	// Failures is how many events in a row the primary has to fail for, until
 	// events go to the backup without asking it. Default: 3.

@@ -41,12 +41,13 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, `SAVEPOINT outbox`); err != nil {
+	t, err := o.begin(ctx, tx)
+	if err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
 	}
-	err = o.insert(ctx, tx, e)
+	err = o.insert(ctx, t, e)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, `RELEASE SAVEPOINT outbox`)
+		_, err = t.ExecContext(ctx, release)
 	}
 	if err != nil {
 		undo(ctx, tx)
@@ -55,11 +56,13 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	return e, nil
 }
 
+const release = `RELEASE SAVEPOINT outbox`
+
 // undo takes back what was done since the savepoint. If it cannot, nothing of
 // the transaction may be committed: a number would be missing.
 func undo(ctx context.Context, tx *sql.Tx) {
 	ctx = context.WithoutCancel(ctx)
-	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, `RELEASE SAVEPOINT outbox`} {
+	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, release} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			_ = tx.Rollback()
 			return
@@ -95,7 +98,7 @@ func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, er
 	return &e, nil
 }
 
-func (o *Outbox) insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) error {
 	if err := o.assign(ctx, tx, e); err != nil {
 		return err
 	}
@@ -104,9 +107,7 @@ func (o *Outbox) insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) erro
 		return err
 	}
 	var id int64
-	err = tx.QueryRowContext(ctx, `INSERT INTO outbox_events (name, streams, size, created, body)
-		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING RETURNING id`,
-		e.ID, len(e.Positions), len(body), time.Now().UnixMicro(), string(body)).Scan(&id)
+	err = tx.QueryRowContext(ctx, insertEvent, e.ID, len(e.Positions), len(body), time.Now().UnixMicro(), string(body)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrDuplicateID
 	}
@@ -117,14 +118,21 @@ func (o *Outbox) insert(ctx context.Context, tx *sql.Tx, e *ordering.Event) erro
 	for _, p := range e.Positions {
 		args = append(args, p.Stream.String(), int64(p.Number), id)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO outbox_positions (stream, number, event) VALUES `+repeat(o.dialect, len(e.Positions), "(?, ?, ?)"), args...)
+	_, err = tx.ExecContext(ctx, insertPositions(o.dialect, len(e.Positions)), args...)
 	return err
+}
+
+const insertEvent = `INSERT INTO outbox_events (name, streams, size, created, body)
+	VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING RETURNING id`
+
+func insertPositions(d Dialect, n int) string {
+	return `INSERT INTO outbox_positions (stream, number, event) VALUES ` + repeat(d, n, "(?, ?, ?)")
 }
 
 // assign gives the event the next number of each of its streams. Their rows
 // are locked in the order of the keys, so that two transactions never wait for
 // each other.
-func (o *Outbox) assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+func (o *Outbox) assign(ctx context.Context, tx transaction, e *ordering.Event) error {
 	sorted := slices.Clone(e.Positions)
 	slices.SortFunc(sorted, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
 	args := make([]any, 0, 2*len(sorted))
@@ -135,11 +143,7 @@ func (o *Outbox) assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) erro
 		}
 		args = append(args, p.Stream.String(), ended)
 	}
-	last, err := lasts(ctx, tx, `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES `+repeat(o.dialect, len(sorted), "(?, 1, ?)")+`
-		ON CONFLICT (stream) DO UPDATE SET last = s.last + 1,
-			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE s.last + 1 END
-		WHERE s.ended = 0 AND s.last < 9223372036854775807
-		RETURNING stream, last`, args...)
+	last, err := lasts(ctx, tx, nextNumbers(o.dialect, len(sorted)), args...)
 	if err != nil {
 		return err
 	}
@@ -153,8 +157,16 @@ func (o *Outbox) assign(ctx context.Context, tx *sql.Tx, e *ordering.Event) erro
 	return nil
 }
 
+func nextNumbers(d Dialect, n int) string {
+	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 1, ?)") + `
+		ON CONFLICT (stream) DO UPDATE SET last = s.last + 1,
+			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE s.last + 1 END
+		WHERE s.ended = 0 AND s.last < 9223372036854775807
+		RETURNING stream, last`
+}
+
 // refused says why a stream gave no number.
-func refused(ctx context.Context, tx *sql.Tx, stream lockkeys.Key) error {
+func refused(ctx context.Context, tx transaction, stream lockkeys.Key) error {
 	last, ended, err := lastOf(ctx, tx, stream)
 	switch {
 	case err != nil:
@@ -166,7 +178,7 @@ func refused(ctx context.Context, tx *sql.Tx, stream lockkeys.Key) error {
 }
 
 // lasts returns a number for each stream that the statement returns.
-func lasts(ctx context.Context, tx *sql.Tx, statement string, args ...any) (map[string]uint64, error) {
+func lasts(ctx context.Context, tx transaction, statement string, args ...any) (map[string]uint64, error) {
 	found, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err

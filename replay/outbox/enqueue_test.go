@@ -104,6 +104,25 @@ func TestEnqueueWithEndedContext(t *testing.T) {
 	})
 }
 
+// The transaction need not be of the sql.DB that the outbox has: producers on
+// SQLite may have one to write and one to read.
+func TestEnqueueInATransactionOfAnotherDB(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		other := p.open(t)
+		put(t, box, db, "a")
+		put(t, box, other, "a")
+		inTx(t, other, func(tx *sql.Tx) {
+			_, err := box.Enqueue(t.Context(), tx, &ordering.Event{ID: "twice"}, keys("a", "b")...)
+			require.NoError(t, err)
+			_, err = box.Enqueue(t.Context(), tx, &ordering.Event{ID: "twice"}, keys("a", "b")...)
+			require.ErrorIs(t, err, outbox.ErrDuplicateID)
+		})
+		require.Equal(t, uint64(4), put(t, box, db, "a").Positions[0].Number)
+		require.Equal(t, uint64(2), put(t, box, other, "b").Positions[0].Number)
+	})
+}
+
 func TestEnqueueManyStreams(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})

@@ -65,16 +65,7 @@ func (l *leader) find(stopped, work context.Context) error {
 func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := l.db.QueryContext(ctx, `WITH RECURSIVE unsent (stream, n) AS (
-			SELECT (SELECT stream FROM outbox_positions WHERE NOT sent AND stream > $1 ORDER BY stream LIMIT 1), 1
-			UNION ALL
-			SELECT (SELECT p.stream FROM outbox_positions p WHERE NOT p.sent AND p.stream > u.stream ORDER BY p.stream LIMIT 1), u.n + 1
-			FROM unsent u WHERE u.stream IS NOT NULL AND u.n < $2
-		)
-		SELECT u.stream,
-			(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1),
-			(SELECT p.event FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
-		FROM unsent u WHERE u.stream IS NOT NULL ORDER BY u.n`, l.cursor, limit)
+	found, err := l.box.statements.query(ctx, l.db, findHeads, l.cursor, limit)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: find events to send: %w", err)
 	}
@@ -89,6 +80,17 @@ func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	}
 	return heads, found.Err()
 }
+
+const findHeads = `WITH RECURSIVE unsent (stream, n) AS (
+		SELECT (SELECT stream FROM outbox_positions WHERE NOT sent AND stream > $1 ORDER BY stream LIMIT 1), 1
+		UNION ALL
+		SELECT (SELECT p.stream FROM outbox_positions p WHERE NOT p.sent AND p.stream > u.stream ORDER BY p.stream LIMIT 1), u.n + 1
+		FROM unsent u WHERE u.stream IS NOT NULL AND u.n < $2
+	)
+	SELECT u.stream,
+		(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1),
+		(SELECT p.event FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
+	FROM unsent u WHERE u.stream IS NOT NULL ORDER BY u.n`
 
 // choose returns those of the heads whose streams are free, limit of them at
 // most, and moves the cursor to the last stream that it looked at. It tells
@@ -152,25 +154,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	for _, h := range chosen {
 		args = append(args, h.stream, h.number, h.event)
 	}
-	found, err := l.db.QueryContext(ctx, fmt.Sprintf(`WITH heads (stream, number, event) AS (
-			VALUES %[1]s
-		), ready (stream, number) AS (
-			SELECT h.stream, h.number FROM heads h
-			WHERE NOT EXISTS (SELECT 1 FROM outbox_parked k WHERE k.event = h.event) AND NOT EXISTS (
-				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND mine.number >
-					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1))
-		), behind (stream, number, event, ahead, most, bytes) AS (
-			SELECT p.stream, p.number, p.event, p.number - r.number,
-				max(e.streams) OVER (PARTITION BY p.stream ORDER BY p.number),
-				sum(e.size) OVER (PARTITION BY p.stream ORDER BY p.number)
-			FROM ready r
-			JOIN outbox_positions p ON p.stream = r.stream AND p.number >= r.number AND p.number < r.number + %[2]d
-			JOIN outbox_events e ON e.id = p.event
-		)
-		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
-		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
-		ORDER BY b.stream, b.number`,
-		repeat(l.box.dialect, len(chosen), "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes), args...)
+	found, err := l.box.statements.query(ctx, l.db, loadRuns(l.box.dialect, len(chosen)), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -202,6 +186,28 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 		}
 	}
 	return runs, found.Err()
+}
+
+func loadRuns(d Dialect, n int) string {
+	return fmt.Sprintf(`WITH heads (stream, number, event) AS (
+			VALUES %[1]s
+		), ready (stream, number) AS (
+			SELECT h.stream, h.number FROM heads h
+			WHERE NOT EXISTS (SELECT 1 FROM outbox_parked k WHERE k.event = h.event) AND NOT EXISTS (
+				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND mine.number >
+					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1))
+		), behind (stream, number, event, ahead, most, bytes) AS (
+			SELECT p.stream, p.number, p.event, p.number - r.number,
+				max(e.streams) OVER (PARTITION BY p.stream ORDER BY p.number),
+				sum(e.size) OVER (PARTITION BY p.stream ORDER BY p.number)
+			FROM ready r
+			JOIN outbox_positions p ON p.stream = r.stream AND p.number >= r.number AND p.number < r.number + %[2]d
+			JOIN outbox_events e ON e.id = p.event
+		)
+		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
+		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
+		ORDER BY b.stream, b.number`,
+		repeat(d, n, "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
 }
 
 func streamsOf(e *ordering.Event) []string {

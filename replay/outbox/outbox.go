@@ -16,9 +16,10 @@ import (
 // [New]. Its methods may be called from any goroutine. It has nothing to be
 // closed: the database is its owner's.
 type Outbox struct {
-	db      *sql.DB
-	dialect Dialect
-	config  Config
+	db         *sql.DB
+	dialect    Dialect
+	config     Config
+	statements statements
 
 	// mu guards the channel that the next notice closes.
 	mu struct {
@@ -30,7 +31,8 @@ type Outbox struct {
 // New returns the outbox of a database and makes its tables, or brings them up
 // to date, if need be: their names begin with "outbox_", and their version is
 // kept in the table "schema_versions". It needs a connection of its own for
-// that. The error wraps [ErrConfig], or [ErrSchema] if the tables are of a
+// that. On SQLite it prepares some statements, which stay until the database is
+// closed. The error wraps [ErrConfig], or [ErrSchema] if the tables are of a
 // newer version.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outbox, error) {
 	config = config.withDefaults()
@@ -40,10 +42,14 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
 		return nil, err
 	}
-	if err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect)); err != nil {
+	err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect))
+	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o := &Outbox{db: db, dialect: dialect, config: config}
+	if o.statements, err = prepareAll(ctx, db, dialect); err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
 	o.mu.notice = make(chan struct{})
 	return o, nil
 }

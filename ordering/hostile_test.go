@@ -117,7 +117,9 @@ func TestNothingOvertakesWhatIsResumed(t *testing.T) {
 		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
 		synctest.Wait()
 		open()
-		assert.Equal(t, []string{"b1", "a1", "x", "a3"}, r.ran())
+		ran := r.ran()
+		assert.ElementsMatch(t, []string{"a1", "b1"}, ran[:2])
+		assert.Equal(t, []string{"x", "a3"}, ran[2:])
 	})
 }
 

@@ -442,7 +442,7 @@ func TestIdleStreamsLeaveMemoryAndComeBack(t *testing.T) {
 		r.offer(ev("a1", "a=1"), ev("b1", "b=1"), ev("c1", "c=1"))
 		assert.Equal(t, 2, r.seq.Stats().Streams)
 		r.offer(ev("a2", "a=2"), ev("a1", "a=1"))
-		assert.Equal(t, []string{"a1", "b1", "c1", "a2"}, r.ran())
+		assert.ElementsMatch(t, []string{"a1", "b1", "c1", "a2"}, r.ran())
 		r.sleep(2 * time.Minute)
 		assert.Equal(t, 0, r.seq.Stats().Streams)
 		r.offer(ev("b2", "b=2"))

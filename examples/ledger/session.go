@@ -61,7 +61,10 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEn
 		MaxEarly: o.maxEarly(), Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
 		OnFirst: func(before int) { s.goesOn(stderr, before) },
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // goesOn says, with the first message that was not done before, how many were.

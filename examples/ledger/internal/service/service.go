@@ -114,7 +114,10 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 			Logger:     cfg.Logger,
 		},
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // failure lets the others go on when a message is at fault: that is recorded,

@@ -101,11 +101,17 @@ func isReserved(name string) bool {
 }
 
 // EventOf returns the event that a message is. It need not have been made by
-// [Message]: the sequence ID may be a bare number, as a string or an integer,
-// and then it is the number on the stream that the routing key names, in the
-// text form of keys; without an ID the event has its default; without the exact
-// time it has that of the timestamp. Of other headers those that are strings
-// are the event's. The payload is the body itself, not a copy.
+// [Message]: without an ID the event has its default; without the exact time it
+// has that of the timestamp. Of other headers those that are strings are the
+// event's. The payload is the body itself, not a copy.
+//
+// The sequence ID may be a bare number, as a string or an integer. Then it is
+// the number on the stream that the routing key names, in the text form of keys:
+// order/42 is a stream order, 42, and order.42 one of a single segment. So each
+// stream needs a routing key of its own; where all events of a kind have the same
+// one, they would count as one stream, and what has a number that came before, as
+// a duplicate. A message by the default exchange, where the routing key is the
+// name of its queue, is refused with a bare number.
 //
 // The event is valid; see [ordering.Event.Validate]. The error is a
 // [*MessageError].
@@ -154,7 +160,7 @@ func EventOf(m amqp.Delivery) (*ordering.Event, error) {
 	if err != nil {
 		return nil, badHeader(ordering.SequenceIDHeader, err)
 	}
-	if e.Positions, err = ordering.ParseSequenceID(sequence, streamOf(m.RoutingKey)); err != nil {
+	if e.Positions, err = ordering.ParseSequenceID(sequence, streamOf(m)); err != nil {
 		return nil, badHeader(ordering.SequenceIDHeader, err)
 	}
 	if err := e.Validate(); err != nil {
@@ -191,10 +197,13 @@ func sequenceText(headers amqp.Table) (string, error) {
 	}
 }
 
-// streamOf returns the stream that a routing key names, or the root, which is
-// none.
-func streamOf(routingKey string) lockkeys.Key {
-	stream, err := lockkeys.Parse(routingKey)
+// streamOf returns the stream that a message's routing key names, or the root,
+// which is none.
+func streamOf(m amqp.Delivery) lockkeys.Key {
+	if m.Exchange == "" { // the routing key is the queue's name
+		return lockkeys.Root()
+	}
+	stream, err := lockkeys.Parse(m.RoutingKey)
 	if err != nil {
 		return lockkeys.Root()
 	}

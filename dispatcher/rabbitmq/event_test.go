@@ -74,13 +74,13 @@ func TestForeignMessages(t *testing.T) {
 		want    ordering.Event
 	}{
 		"bare number": {
-			amqp.Delivery{RoutingKey: "order/42", Headers: amqp.Table{"X-Sequence-ID": "7"}},
+			amqp.Delivery{Exchange: "orders", RoutingKey: "order/42", Headers: amqp.Table{"X-Sequence-ID": "7"}},
 			ordering.Event{Positions: on("order/42", 7)}},
 		"an integer": {
-			amqp.Delivery{RoutingKey: "order/42", Headers: amqp.Table{"X-Sequence-ID": int32(7)}},
+			amqp.Delivery{Exchange: "orders", RoutingKey: "order/42", Headers: amqp.Table{"X-Sequence-ID": int32(7)}},
 			ordering.Event{Positions: on("order/42", 7)}},
 		"a long integer": {
-			amqp.Delivery{RoutingKey: "order.42", Headers: amqp.Table{"X-Sequence-ID": int64(1 << 40)}},
+			amqp.Delivery{Exchange: "orders", RoutingKey: "order.42", Headers: amqp.Table{"X-Sequence-ID": int64(1 << 40)}},
 			ordering.Event{Positions: on("order.42", 1<<40)}},
 		"whole seconds": {
 			amqp.Delivery{Timestamp: at, Headers: amqp.Table{"X-Sequence-ID": "a=1"}},
@@ -109,8 +109,9 @@ func TestUnreadable(t *testing.T) {
 	}{
 		"no sequence":     {amqp.Delivery{}, `header "X-Sequence-ID"`, nil},
 		"bad sequence":    {amqp.Delivery{Headers: amqp.Table{"X-Sequence-ID": "a=b"}}, `header "X-Sequence-ID"`, ordering.ErrSequenceID},
-		"bare, no stream": {amqp.Delivery{RoutingKey: "", Headers: amqp.Table{"X-Sequence-ID": "1"}}, `header "X-Sequence-ID"`, ordering.ErrSequenceID},
-		"negative":        {amqp.Delivery{RoutingKey: "k", Headers: amqp.Table{"X-Sequence-ID": int64(-1)}}, `header "X-Sequence-ID"`, ordering.ErrNumber},
+		"bare, no stream": {amqp.Delivery{Exchange: "orders", RoutingKey: "", Headers: amqp.Table{"X-Sequence-ID": "1"}}, `header "X-Sequence-ID"`, ordering.ErrSequenceID},
+		"bare, a queue":   {amqp.Delivery{Exchange: "", RoutingKey: "orders", Headers: amqp.Table{"X-Sequence-ID": "1"}}, `header "X-Sequence-ID"`, ordering.ErrSequenceID},
+		"negative":        {amqp.Delivery{Exchange: "orders", RoutingKey: "k", Headers: amqp.Table{"X-Sequence-ID": int64(-1)}}, `header "X-Sequence-ID"`, ordering.ErrNumber},
 		"a table":         {amqp.Delivery{Headers: amqp.Table{"X-Sequence-ID": amqp.Table{}}}, `header "X-Sequence-ID"`, nil},
 		"time":            {amqp.Delivery{Headers: good("x-event-time", "yesterday")}, `header "x-event-time"`, nil},
 		"time's type":     {amqp.Delivery{Headers: good("x-event-time", int32(1))}, `header "x-event-time"`, nil},
@@ -140,7 +141,7 @@ func FuzzEventOf(f *testing.F) {
 	f.Add("", "", "", "", "a/b=1, c=2;end", "x-event-id", "long", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, id, kind, correlation, routingKey, sequence, header, value, at string, body []byte) {
 		m := amqp.Delivery{
-			MessageId: id, Type: kind, CorrelationId: correlation, RoutingKey: routingKey, Body: body,
+			MessageId: id, Type: kind, CorrelationId: correlation, Exchange: "orders", RoutingKey: routingKey, Body: body,
 			Headers: amqp.Table{header: value, ordering.SequenceIDHeader: sequence},
 		}
 		if at != "" {

@@ -39,6 +39,7 @@ func ExampleMessage() {
 // order by the routing key.
 func ExampleEventOf() {
 	e, err := rabbitmq.EventOf(amqp.Delivery{
+		Exchange:   "orders",
 		RoutingKey: "order/42",
 		Headers:    amqp.Table{"X-Sequence-ID": int32(3)},
 	})

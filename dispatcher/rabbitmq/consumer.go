@@ -20,7 +20,11 @@ type Receiver interface {
 	//
 	// An error means that the message was not taken, and that settle is not
 	// called: that of ctx once it has ended, or one with which the consumer
-	// ends. The message goes back to the queue.
+	// ends. The message goes back to the queue. A panic counts as an error, a
+	// [*dispatcher.PanicError].
+	//
+	// A receiver may be wrapped around one of this package's. It passes ctx on,
+	// or a context made from it, by which they know their consumer.
 	//
 	// The message's own methods for acknowledging it do not work.
 	Receive(ctx context.Context, m amqp.Delivery, settle Settle) error
@@ -32,8 +36,8 @@ type Receiver interface {
 type Consumer struct {
 	cfg     ConsumerConfig
 	link    *link
-	letters *deadLetters // nil if there is nowhere to publish them
 	running atomic.Bool
+	terms   sync.WaitGroup // those of an Owner that have not ended
 
 	connected                                             atomic.Bool
 	received, acked, deadLettered, returned, late, epochs atomic.Uint64
@@ -58,7 +62,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, link: newLink(cfg.Endpoint), letters: newDeadLetters(cfg)}, nil
+	c := &Consumer{cfg: cfg, link: newLink(cfg.Endpoint)}
+	c.link.logger = cfg.Logger.With("queue", cfg.Queue)
+	return c, nil
 }
 
 // Run consumes until ctx ends, through everything that the broker and the
@@ -73,8 +79,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 // returns nil then, or an error that wraps [ErrGrace] if some were not settled
 // in time.
 //
-// Other errors are that of the receiver, a [*PoisonError], a [*TopologyError]
-// for a queue that cannot be declared as it is wanted, and [ErrRunning].
+// Other errors are that of the receiver, or of its sequencer or dispatcher if
+// that was stopped by a failure; a [*PoisonError], a [*TopologyError] for a queue
+// that cannot be declared as it is wanted, and [ErrRunning].
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -89,6 +96,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		end()
 	})
 	defer stop()
+	letters := newDeadLetters(c.cfg)
+	defer letters.close()
+	defer c.terms.Wait()
 	var late error
 	err := c.link.run(alive, func(connected context.Context, conn *amqp.Connection) error {
 		life.Lock()
@@ -96,7 +106,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		err := c.consume(ctx, connected, conn)
+		err := c.consume(ctx, connected, conn, letters)
 		if ctx.Err() != nil {
 			end()
 		}
@@ -105,10 +115,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	})
-	if r, ok := c.cfg.Receiver.(companion); ok {
-		r.finish()
-	}
-	return errors.Join(err, late, c.letters.close())
+	return errors.Join(err, late)
 }
 
 // Stats returns the counts at this moment.

@@ -19,8 +19,8 @@ type ConsumerConfig struct {
 	Receiver Receiver
 	// Prefetch is how many messages the broker sends ahead of their
 	// acknowledgements: the window that can be worked on at the same time.
-	// Default: 256. It must be larger than the number of events that may wait
-	// for earlier ones, see [Events].
+	// Events that wait for earlier ones take half of it at most, see [Events].
+	// Default: 256.
 	Prefetch int
 	// DeadLetter is where messages go that cannot be read or can never run.
 	// By default there is no such place, and the consumer ends with a
@@ -54,10 +54,5 @@ func (c ConsumerConfig) validate() error {
 	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
 	p.Add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
 	p.Add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
-	if r, ok := c.Receiver.(companion); ok && len(p) == 0 {
-		if err := r.attach(c); err != nil {
-			p = append(p, err)
-		}
-	}
 	return p.Err(ErrConfig)
 }

@@ -86,13 +86,27 @@ type shift struct {
 	done     chan error
 }
 
-// consume starts a consumer, which ends with the test at the latest.
+// wrapped is a receiver around another one, as for logs or traces: it has a
+// context for each message.
+type wrapped struct{ rabbitmq.Receiver }
+
+func (w wrapped) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return w.Receiver.Receive(ctx, m, settle)
+}
+
+// consume starts a consumer, which ends with the test at the latest. Its
+// receiver is wrapped.
 func (d *desk) consume(cfg rabbitmq.ConsumerConfig) *shift {
 	d.Helper()
 	if cfg.URL == "" {
 		cfg.URL = d.node.URL()
 	}
-	cfg.Queue, cfg.Logger = d.queue, quiet()
+	cfg.Queue, cfg.Receiver = d.queue, wrapped{cfg.Receiver}
+	if cfg.Logger == nil {
+		cfg.Logger = quiet()
+	}
 	c, err := rabbitmq.NewConsumer(cfg)
 	require.NoError(d, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -168,7 +182,7 @@ func newOffice(t *testing.T, store ordering.Store, handler ordering.Handler, cha
 	t.Helper()
 	o := &office{diary: newDiary(), store: store}
 	cfg := ordering.Config{
-		Store: store, Logger: quiet(), MaxEarlyTotal: 64, GapTimeout: 100 * time.Millisecond,
+		Store: store, Logger: quiet(), GapTimeout: 100 * time.Millisecond,
 		Handler: func(ctx context.Context, job ordering.Job) error {
 			defer o.diary.begin(job.Event.Positions[0].String())()
 			if handler == nil {

@@ -267,6 +267,49 @@ func TestGraceIsBounded(t *testing.T) {
 	assert.EqualValues(t, 1, s.consumer.Stats().Late)
 }
 
+// A message that is found to be of no use when its consumer has ended comes
+// again, and nothing is left at work on it.
+func TestADeadLetterThatIsTooLate(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	dead := newDesk(t, rabbitmq.Queue{})
+	got := make(chan rabbitmq.Settle, 1)
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Grace: time.Millisecond, DeadLetter: rabbitmq.Address{Key: dead.queue},
+		Receiver: receiver(func(_ context.Context, _ amqp.Delivery, settle rabbitmq.Settle) error {
+			got <- settle
+			return nil
+		}),
+	})
+	d.send("1", "a=1", "")
+	settle := <-got
+	s.stop()
+	require.ErrorIs(t, <-s.done, rabbitmq.ErrGrace)
+	settle(rabbitmq.DeadLetter(errors.New("of no use")))
+	assert.EqualValues(t, 1, s.consumer.Stats().Returned)
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+	assert.Zero(t, dead.left(dead.queue))
+}
+
+// Dead letters are published though the topology has become another one since
+// the consumer began.
+func TestPoisonWhenTheTopologyHasChanged(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	dead, other := newDesk(t, rabbitmq.Queue{}), newDesk(t, rabbitmq.Queue{Type: rabbitmq.Classic})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	topology := rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: other.queue, Type: rabbitmq.Classic}}}
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Endpoint: rabbitmq.Endpoint{Topology: topology},
+		Receiver: rabbitmq.Events(o.Sequencer), DeadLetter: rabbitmq.Address{Key: dead.queue},
+	})
+	require.Eventually(t, func() bool { return s.consumer.Ready() == nil }, waitAtMost, tick)
+	_, err := other.ch.QueueDelete(other.queue, false, false, false)
+	require.NoError(t, err)
+	require.NoError(t, rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: other.queue}}}.Declare(other.ch))
+	d.send("odd", "nonsense", "")
+	require.Eventually(t, func() bool { return s.consumer.Stats().DeadLettered == 1 }, waitAtMost, tick)
+	s.end(t)
+}
+
 type receiver func(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error
 
 func (r receiver) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
@@ -290,6 +333,32 @@ func TestAReceiverThatCannotGoOn(t *testing.T) {
 	s = d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer)})
 	require.ErrorIs(t, <-s.done, ordering.ErrClosed)
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
+
+// A receiver that panics ends the consumer, not the process. Its message goes
+// back, unless it was settled before.
+func TestAReceiverThatPanics(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	d.send("settled", "a=1", "")
+	d.send("open", "a=2", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: receiver(func(_ context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+		if m.MessageId == "settled" {
+			settle(rabbitmq.Ack())
+			return nil
+		}
+		panic("a bug")
+	})})
+	var caught *dispatcher.PanicError
+	require.ErrorAs(t, <-s.done, &caught)
+	assert.Equal(t, "a bug", caught.Value)
+	assert.Zero(t, s.consumer.Stats().Open)
+
+	s = d.consume(rabbitmq.ConsumerConfig{Receiver: receiver(func(_ context.Context, _ amqp.Delivery, settle rabbitmq.Settle) error {
+		settle(rabbitmq.Ack())
+		panic("a bug, too late")
+	})})
+	require.ErrorAs(t, <-s.done, &caught)
+	assert.Zero(t, s.consumer.Stats().Open)
 }
 
 // A queue that is deleted is declared again, and consumed.
@@ -321,28 +390,96 @@ func TestAQueueThatIsNotAsWanted(t *testing.T) {
 	require.ErrorContains(t, refused, d.queue)
 }
 
-// A stream that cannot go on, since a number is missing or its event failed,
-// does not take the window: what comes for it is held by the store.
+// A stream that cannot go on, since a number is missing, does not take the
+// window, with the sequencer's own settings, or with copies of what waits: what
+// comes for it is held by the store.
 func TestOneStreamDoesNotFillTheWindow(t *testing.T) {
+	for name, times := range map[string]int{"events": 1, "copies": 4} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, rabbitmq.Queue{})
+			o := newOffice(t, ordering.NewMemory(), nil, func(c *ordering.Config) { c.GapTimeout = time.Hour })
+			s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 16})
+			for n := 2; n <= 100; n++ {
+				at := fmt.Sprintf("a=%d", n)
+				for range times {
+					d.send(at, at, "")
+				}
+			}
+			for n := 1; n <= 10; n++ {
+				at := fmt.Sprintf("b=%d", n)
+				d.send(at, at, "")
+			}
+			require.Eventually(t, func() bool { return len(o.diary.all()) == 10 }, waitAtMost, tick, "b goes on")
+			d.send("a=1", "a=1", "")
+			require.Eventually(t, func() bool { return len(o.diary.all()) == 110 }, waitAtMost, tick)
+			s.end(t)
+			o.diary.requireOnceInOrder(t, []string{"a"}, 100)
+			d.requireEmpty()
+		})
+	}
+}
+
+// A window of one message has no room for any that waits.
+func TestAWindowOfOne(t *testing.T) {
 	d := newDesk(t, rabbitmq.Queue{})
-	o := newOffice(t, ordering.NewMemory(), nil, func(c *ordering.Config) {
-		c.MaxEarlyTotal, c.GapTimeout = 8, time.Hour
-	})
-	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 16})
-	for n := 2; n <= 100; n++ {
-		at := fmt.Sprintf("a=%d", n)
+	o := newOffice(t, ordering.NewMemory(), nil, func(c *ordering.Config) { c.GapTimeout = time.Hour })
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 1})
+	for _, at := range []string{"a=3", "a=2", "a=1"} {
 		d.send(at, at, "")
 	}
-	for n := 1; n <= 10; n++ {
-		at := fmt.Sprintf("b=%d", n)
-		d.send(at, at, "")
-	}
-	require.Eventually(t, func() bool { return len(o.diary.all()) == 10 }, waitAtMost, tick, "b goes on")
-	d.send("a=1", "a=1", "")
-	require.Eventually(t, func() bool { return len(o.diary.all()) == 110 }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return len(o.diary.all()) == 3 }, waitAtMost, tick)
 	s.end(t)
-	o.diary.requireOnceInOrder(t, []string{"a"}, 100)
+	o.diary.requireOnceInOrder(t, []string{"a"}, 3)
 	d.requireEmpty()
+}
+
+// A sequencer or a dispatcher that was stopped ends its consumer, also if what it
+// has fills the window, so that no message comes that it could refuse.
+func TestWhoIsStoppedEndsTheConsumer(t *testing.T) {
+	broken := dispatcher.Permanent(errors.New("broken"))
+	for name, test := range map[string]struct {
+		receiver func(full <-chan struct{}) rabbitmq.Receiver
+		reason   error
+	}{
+		"sequencer": {func(full <-chan struct{}) rabbitmq.Receiver {
+			return rabbitmq.Events(newOffice(t, ordering.NewMemory(), func(context.Context, ordering.Job) error {
+				<-full
+				return broken
+			}, func(c *ordering.Config) { c.Failure = ordering.Stop }).Sequencer)
+		}, ordering.ErrStopped},
+		"dispatcher": {func(full <-chan struct{}) rabbitmq.Receiver {
+			d, err := dispatcher.New(dispatcher.Config[string]{
+				Keys: func(_ string, claim *lockkeys.Claim) error {
+					claim.Exclusive(lockkeys.Must("a"))
+					return nil
+				},
+				Handler: func(context.Context, string) error {
+					<-full
+					return broken
+				},
+				Failure: dispatcher.Stop, Logger: quiet(),
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.ErrorIs(t, d.Close(), dispatcher.ErrUnfinished) })
+			return rabbitmq.Messages(d, func(m amqp.Delivery) (string, error) { return m.MessageId, nil })
+		}, dispatcher.ErrStopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, rabbitmq.Queue{})
+			full := make(chan struct{})
+			s := d.consume(rabbitmq.ConsumerConfig{Receiver: test.receiver(full), Prefetch: 2})
+			for n := 1; n <= 3; n++ {
+				at := fmt.Sprintf("a=%d", n)
+				d.send(at, at, "")
+			}
+			require.Eventually(t, func() bool { return s.consumer.Stats().Received == 2 }, waitAtMost, tick)
+			close(full)
+			err := <-s.done
+			require.ErrorIs(t, err, test.reason)
+			require.ErrorContains(t, err, "broken")
+			require.Eventually(t, func() bool { return d.left(d.queue) == 3 }, waitAtMost, tick)
+		})
+	}
 }
 
 func TestConsumerConfig(t *testing.T) {
@@ -358,7 +495,6 @@ func TestConsumerConfig(t *testing.T) {
 		"Receiver is nil":        func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
 		"Prefetch is -1":         func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
 		"Prefetch is 65536":      func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
-		"lets 64 events wait":    func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 64 },
 		"Grace is -1s":           func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
 		"room for 255":           func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
 	} {

@@ -4,23 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // consuming is a consumer at work on one channel.
 type consuming struct {
 	*Consumer
-	stop  context.Context // ends when the consumer is to stop
-	alive context.Context // ends with the channel
-	end   context.CancelCauseFunc
-	epoch *epoch
+	letters   *deadLetters    // nil if there is nowhere to publish them
+	stop      context.Context // ends when the consumer is to stop
+	alive     context.Context // ends with the channel
+	end       context.CancelCauseFunc
+	receiving context.Context // the receiver's: ends when either does
+	epoch     *epoch
+
+	takers   sync.Map // see meet
+	watchers sync.WaitGroup
+}
+
+// consumingKey is the key of a consuming in its receiver's context. Receivers of
+// this package find it there, also behind those that are wrapped around them.
+type consumingKey struct{}
+
+// consumingOf returns whose receiver was given ctx, or nil.
+func consumingOf(ctx context.Context) *consuming {
+	w, _ := ctx.Value(consumingKey{}).(*consuming)
+	return w
 }
 
 // consume consumes for one life of a connection, until stop or connected ends.
-func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connection) error {
+func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connection, letters *deadLetters) error {
 	// Calls of the client do not take a context.
 	begun := context.AfterFunc(stop, func() { closeConnection(conn) })
 	defer begun()
@@ -42,9 +62,9 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 	}
 	alive, end := context.WithCancelCause(connected)
 	acks, endAcks := context.WithCancel(alive)
-	w := &consuming{c, stop, alive, end, newEpoch(ch)}
-	var watcher, acker sync.WaitGroup
-	watcher.Go(func() {
+	w := &consuming{Consumer: c, letters: letters, stop: stop, alive: alive, end: end, epoch: newEpoch(ch)}
+	var acker sync.WaitGroup
+	w.watchers.Go(func() {
 		select {
 		case reason := <-closed:
 			end(closeReason(reason))
@@ -61,7 +81,7 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		w.epoch.end()
 		end(nil)
 		endAcks()
-		watcher.Wait()
+		w.watchers.Wait()
 		acker.Wait()
 	}()
 
@@ -81,6 +101,8 @@ func (w *consuming) receive(messages <-chan amqp.Delivery) error {
 	ctx, cancel := context.WithCancelCause(w.alive)
 	defer cancel(nil)
 	defer context.AfterFunc(w.stop, func() { cancel(context.Cause(w.stop)) })()
+	ctx = context.WithValue(ctx, consumingKey{}, w)
+	w.receiving = ctx
 	for {
 		select {
 		case m, ok := <-messages:
@@ -122,16 +144,63 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	w.open.Add(1)
 	w.epoch.received()
 	d := &delivery{consuming: w, message: m}
-	err := w.cfg.Receiver.Receive(ctx, m, d.settle)
+	err := w.call(ctx, d)
 	if err == nil {
 		return nil
 	}
-	d.settled.Store(true)
-	w.leave(m.DeliveryTag, Return())
+	if !d.settled.Swap(true) {
+		w.leave(m.DeliveryTag, Return())
+	}
 	if ctx.Err() != nil || w.stop.Err() != nil { // ctx ends a moment after stop
 		return nil // receive looks why
 	}
+	return w.fault(err)
+}
+
+// call calls the receiver. A panic counts as its error.
+func (w *consuming) call(ctx context.Context, d *delivery) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &dispatcher.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return w.cfg.Receiver.Receive(ctx, d.message, d.settle)
+}
+
+// fault ends the consumer with an error of its receiver.
+func (w *consuming) fault(err error) error {
 	return fatal{fmt.Errorf("rabbitmq: receiver of queue %s: %w", w.cfg.Queue, err)}
+}
+
+// taker is to whom a receiver gives messages: a sequencer or a dispatcher.
+type taker interface{ Err() error }
+
+// watchEvery is how soon it is noticed that a taker was stopped.
+const watchEvery = time.Second
+
+// meet tells whether a taker is new to this channel. If one is stopped by a
+// failure, so is the consumer: what it has may fill the window, so that no
+// message comes that could be refused.
+func (w *consuming) meet(t taker) (isNew bool) {
+	if _, known := w.takers.LoadOrStore(t, nil); known {
+		return false
+	}
+	w.watchers.Go(func() {
+		ticker := time.NewTicker(watchEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-w.alive.Done():
+				return
+			}
+			if err := t.Err(); errors.Is(err, ordering.ErrStopped) || errors.Is(err, dispatcher.ErrStopped) {
+				w.end(w.fault(err))
+				return
+			}
+		}
+	})
+	return true
 }
 
 // delivery is a message that the receiver has.

@@ -23,7 +23,8 @@ const (
 type Address struct{ Exchange, Key string }
 
 // deadLetters publishes messages that nobody can use, on a connection of its
-// own, which is made with the first of them.
+// own, which is made with the first of them. It is there for one run of a
+// consumer.
 type deadLetters struct {
 	cfg     ConsumerConfig
 	running sync.WaitGroup
@@ -31,6 +32,7 @@ type deadLetters struct {
 	mu struct {
 		sync.Mutex
 		publisher *Publisher
+		closed    bool
 	}
 }
 
@@ -44,7 +46,12 @@ func newDeadLetters(cfg ConsumerConfig) *deadLetters {
 // publish publishes a message until that is confirmed or ctx ends, and tells
 // done which it was.
 func (l *deadLetters) publish(ctx context.Context, m amqp.Delivery, reason error, done func(published bool)) {
-	l.running.Go(func() {
+	if !l.enter() {
+		done(false)
+		return
+	}
+	go func() {
+		defer l.running.Done()
 		letter := letterOf(m, l.cfg.Queue, reason)
 		delays := backoff.NewExponentialBackOff()
 		delays.MaxInterval = l.cfg.MaxBackoff
@@ -59,7 +66,18 @@ func (l *deadLetters) publish(ctx context.Context, m amqp.Delivery, reason error
 				"queue", l.cfg.Queue, "message", m.MessageId, "exchange", l.cfg.DeadLetter.Exchange, "key", l.cfg.DeadLetter.Key, "wait", wait, "err", err)
 		}))
 		done(err == nil)
-	})
+	}()
+}
+
+// enter tells whether anything is published any more, and lets close wait for
+// it: a message may be settled when its consumer has ended.
+func (l *deadLetters) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.closed {
+		l.running.Add(1)
+	}
+	return !l.mu.closed
 }
 
 func (l *deadLetters) publisher() (*Publisher, error) {
@@ -69,25 +87,27 @@ func (l *deadLetters) publisher() (*Publisher, error) {
 		return l.mu.publisher, nil
 	}
 	var err error
-	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1})
+	endpoint := l.cfg.Endpoint
+	endpoint.Topology = Topology{} // which the consumer declares
+	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: endpoint, Channels: 1})
 	return l.mu.publisher, err
 }
 
-// close ends the connection, when nothing is published any more.
-func (l *deadLetters) close() error {
+// close ends the connection, when nothing is published any more. The contexts of
+// what is have ended: what is not confirmed by now stays in its queue.
+func (l *deadLetters) close() {
 	if l == nil {
-		return nil
+		return
 	}
-	l.running.Wait()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := l.mu.publisher
-	if l.mu.publisher = nil; p == nil {
-		return nil
+	l.mu.closed = true
+	l.mu.Unlock()
+	l.running.Wait()
+	if p := l.mu.publisher; p != nil {
+		atOnce, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.Close(atOnce)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return p.Close(ctx)
 }
 
 // letterOf is a message as a dead letter. It is not to expire, goes nowhere

@@ -28,9 +28,10 @@
 // is gone, with a wait that grows from [Endpoint.MinBackoff] to
 // [Endpoint.MaxBackoff] and is random by half, and the topology is declared on
 // each new one. A broker that is killed is found to be gone within some tens of
-// milliseconds; a network that is silent after two to three heartbeats, which
-// is about 20 to 30 seconds by default, or when a confirmation takes longer than
-// [PublisherConfig.ConfirmTimeout].
+// milliseconds; a network that is silent after one and a half heartbeats, which
+// is 15 seconds by default, or when a confirmation takes longer than
+// [PublisherConfig.ConfirmTimeout]. The log has a warning for each attempt that
+// fails, and says for how long there was no connection when there is one again.
 //
 // A topology that the broker refuses, since it contradicts what is there, ends
 // a consumer or publisher with a [*TopologyError] if it never worked before.
@@ -62,10 +63,12 @@
 //     keys held.
 //   - Run once at a time: a redelivery joins its first copy, if that has not
 //     ended yet.
-//   - Nothing is in the way: early events, parked streams and messages that are
-//     of no use do not stay in the window.
+//   - Nothing is in the way: messages that are of no use and parked streams do
+//     not stay in the window, and early events take half of it at most.
 //   - Resumed: after lost connections, crashes of the broker, a deleted queue or a
 //     cancelled consumer all is declared and consumed again.
+//   - Ended when its receiver is: with a sequencer or a dispatcher that was
+//     stopped by a failure, or a receiver that panics, so does [Consumer.Run].
 //   - In order to the end: a consumer that stops closes its channel only when
 //     what it runs is acknowledged. It sends no basic.cancel before that, which
 //     would wake the next consumer of a single-active quorum queue too early.
@@ -107,8 +110,14 @@
 //     so one such message costs up to a window of round trips.
 //   - A header of the name CC or BCC that is a string makes the broker refuse
 //     the message.
+//   - What is not acknowledged for 30 minutes, by default, ends the channel. All
+//     that it had comes again, on the next one.
 //   - basic.get, which some tools use to look into a queue, does not work with a
 //     quorum queue with a single active consumer.
 //
-// Clusters of several nodes, and a loss of power, were not tested.
+// Clusters of several nodes, a loss of power and later versions were not tested.
+// RabbitMQ 4 has a delivery limit of 20 for quorum queues by default: it drops, or
+// publishes to the queue's dead-letter exchange, what came back more often, lost
+// connections included. There, give each queue such an exchange, and a limit that
+// your outages do not reach, by [Queue.Args] with x-delivery-limit or by a policy.
 package rabbitmq

@@ -31,7 +31,6 @@ func ExampleConsumer() {
 			_, err := tx.ExecContext(ctx, `INSERT INTO payments (event, body) VALUES ($1, $2)`, job.Event.Name(), job.Event.Payload)
 			return err
 		}),
-		MaxEarlyTotal: 128, // less than Prefetch
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -46,7 +45,6 @@ func ExampleConsumer() {
 		},
 		Queue:      "payments",
 		Receiver:   rabbitmq.Events(sequencer),
-		Prefetch:   256,
 		DeadLetter: rabbitmq.Address{Key: "payments.dead"},
 	})
 	if err != nil {

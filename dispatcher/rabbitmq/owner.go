@@ -24,6 +24,10 @@ import (
 // before. Nobody else should use or end the sequencer; who wants to operate on
 // what is parked can do so by the store.
 //
+// A term does not begin before there is a message, since only that tells that
+// the process is the owner. So what the store holds of the queue's streams waits
+// for the next message, too.
+//
 // begin's context ends with the channel; its error ends the consumer.
 func Owner(begin func(ctx context.Context) (*ordering.Sequencer, error)) Receiver {
 	return &owner{begin: begin}
@@ -31,7 +35,6 @@ func Owner(begin func(ctx context.Context) (*ordering.Sequencer, error)) Receive
 
 type owner struct {
 	begin func(ctx context.Context) (*ordering.Sequencer, error)
-	cfg   ConsumerConfig // of the consumer
 
 	mu struct {
 		sync.Mutex // held while a term begins
@@ -41,32 +44,29 @@ type owner struct {
 
 // term is a process's time as the owner of a queue.
 type term struct {
-	channel context.Context
+	channel *consuming
 	events  events
-	ended   chan struct{} // closed when the sequencer has, or the grace is over
 	over    chan struct{} // closed when no handler runs any more
 }
 
-func (o *owner) attach(cfg ConsumerConfig) error {
-	o.cfg = cfg
-	return nil
-}
+// errStranger: a receiver that is wrapped around an owner has another context.
+var errStranger = errors.New("rabbitmq: Owner was called without its consumer's context: pass on what Receive is given, or a context made from it")
 
 // Receive implements [Receiver].
 func (o *owner) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
-	t, err := o.current(ctx)
+	channel := consumingOf(ctx)
+	if channel == nil {
+		return errStranger
+	}
+	t, err := o.current(ctx, channel)
 	if err != nil {
 		return err
 	}
-	if err = t.events.Receive(ctx, m, settle); errors.Is(err, ordering.ErrClosed) {
-		<-ctx.Done() // which is why
-		return context.Cause(ctx)
-	}
-	return err
+	return t.events.Receive(ctx, m, settle)
 }
 
 // current returns the term of a channel, which may have to begin.
-func (o *owner) current(channel context.Context) (*term, error) {
+func (o *owner) current(ctx context.Context, channel *consuming) (*term, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if t := o.mu.term; t != nil {
@@ -75,43 +75,35 @@ func (o *owner) current(channel context.Context) (*term, error) {
 		}
 		select {
 		case <-t.over:
-		case <-channel.Done():
-			return nil, context.Cause(channel)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
-	sequencer, err := o.begin(channel)
+	sequencer, err := o.begin(channel.receiving)
 	if err != nil {
 		return nil, err
 	}
-	t := &term{channel, events{sequencer}, make(chan struct{}), make(chan struct{})}
+	t := &term{channel, events{sequencer}, make(chan struct{})}
 	o.mu.term = t
-	context.AfterFunc(channel, func() { o.end(t) })
-	return t, t.events.attach(o.cfg)
+	channel.terms.Add(1)
+	context.AfterFunc(channel.receiving, t.end)
+	return t, nil
 }
 
 // end ends a term. Handlers that still run when the consumer's grace is over
-// have their contexts ended.
-func (o *owner) end(t *term) {
+// have their contexts ended, and the consumer does not wait for them.
+func (t *term) end() {
 	defer close(t.over)
-	ctx, cancel := context.WithTimeout(context.Background(), o.cfg.Grace)
+	cfg := t.channel.cfg
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Grace)
 	defer cancel()
 	err := t.events.sequencer.Shutdown(ctx)
-	close(t.ended)
+	t.channel.terms.Done()
 	if errors.Is(err, dispatcher.ErrUnfinished) {
-		o.cfg.Logger.Error("rabbitmq: the owner of a queue waits for handlers that do not end", "queue", o.cfg.Queue, "error", err)
+		cfg.Logger.Error("rabbitmq: the owner of a queue waits for handlers that do not end", "queue", cfg.Queue, "error", err)
 		err = t.events.sequencer.Close()
 	}
 	if err != nil {
-		o.cfg.Logger.Error("rabbitmq: the sequencer of a term ended with an error", "queue", o.cfg.Queue, "error", err)
-	}
-}
-
-// finish waits until the last term has ended.
-func (o *owner) finish() {
-	o.mu.Lock()
-	t := o.mu.term
-	o.mu.Unlock()
-	if t != nil {
-		<-t.ended
+		cfg.Logger.Error("rabbitmq: the sequencer of a term ended with an error", "queue", cfg.Queue, "error", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func (d *desk) join(store ordering.Store, handler ordering.Handler) *process {
 		Receiver: rabbitmq.Owner(func(ctx context.Context) (*ordering.Sequencer, error) {
 			p.terms.Add(1)
 			s, err := ordering.New(ctx, ordering.Config{
-				Store: store, Handler: handler, Logger: quiet(), MaxEarlyTotal: 64, GapTimeout: 50 * time.Millisecond,
+				Store: store, Handler: handler, Logger: quiet(), GapTimeout: 50 * time.Millisecond,
 			})
 			p.last.Store(s)
 			return s, err
@@ -148,11 +149,17 @@ func TestATermThatCannotBegin(t *testing.T) {
 	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Owner(func(context.Context) (*ordering.Sequencer, error) { return nil, broken })})
 	require.ErrorIs(t, <-s.done, broken)
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
 
-	s = d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Owner(func(ctx context.Context) (*ordering.Sequencer, error) {
-		return ordering.New(ctx, ordering.Config{Store: ordering.NewMemory(), Handler: func(context.Context, ordering.Job) error { return nil }, Logger: quiet()})
+// Who wraps an owner and keeps the consumer's context from it is told so.
+func TestAnOwnerWithoutItsConsumer(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	owner := rabbitmq.Owner(func(context.Context) (*ordering.Sequencer, error) { panic("not called") })
+	d.send("1", "a=1", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: receiver(func(_ context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+		return owner.Receive(context.Background(), m, settle)
 	})})
-	require.ErrorContains(t, <-s.done, "make MaxEarlyTotal of ordering.Config smaller")
+	require.ErrorContains(t, <-s.done, "pass on what Receive is given")
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
 }
 
@@ -164,7 +171,7 @@ func TestAnOwnerWithAHandlerThatHangs(t *testing.T) {
 	var sequencer *ordering.Sequencer
 	s := d.consume(rabbitmq.ConsumerConfig{Grace: 10 * time.Millisecond, Receiver: rabbitmq.Owner(func(ctx context.Context) (_ *ordering.Sequencer, err error) {
 		sequencer, err = ordering.New(ctx, ordering.Config{
-			Store: ordering.NewMemory(), MaxEarlyTotal: 64, Logger: quiet(),
+			Store: ordering.NewMemory(), Logger: quiet(),
 			Handler: func(context.Context, ordering.Job) error {
 				runs.Add(1)
 				<-release

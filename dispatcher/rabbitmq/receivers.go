@@ -18,11 +18,20 @@ import (
 // what cannot be read or can never run is a dead letter; the rest goes back to
 // the queue. Several consumers may share a sequencer; for queues that several
 // processes consume in turns, see [Owner].
+//
+// Events that wait for earlier ones take half of [ConsumerConfig.Prefetch] at
+// most, whatever the sequencer's settings say: see
+// [ordering.Sequencer.LimitEarly]. If they filled the window, nothing could come
+// before the gap's time was over. A sequencer that was stopped ends the
+// consumer, within about a second.
 func Events(s *ordering.Sequencer) Receiver { return events{s} }
 
 type events struct{ sequencer *ordering.Sequencer }
 
 func (r events) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
+	if w := consumingOf(ctx); w != nil && w.meet(r.sequencer) {
+		r.sequencer.LimitEarly(w.cfg.Prefetch / 2)
+	}
 	e, err := EventOf(m)
 	if err != nil {
 		settle(DeadLetter(err))
@@ -45,23 +54,6 @@ func settlementOf(o ordering.Outcome) Settlement {
 	}
 	return Return()
 }
-
-// companion is a receiver that wants to know its consumer.
-type companion interface {
-	attach(cfg ConsumerConfig) error // returns what is wrong with the two together
-	finish()                         // is called at the end of Run
-}
-
-// attach tells whether early events could fill the prefetch window, so that
-// what is before them could not come in.
-func (r events) attach(cfg ConsumerConfig) error {
-	if early := r.sequencer.Config().MaxEarlyTotal; early >= cfg.Prefetch {
-		return fmt.Errorf("the sequencer lets %d events wait for earlier ones, which could fill the window of %d: make MaxEarlyTotal of ordering.Config smaller, or Prefetch larger", early, cfg.Prefetch)
-	}
-	return nil
-}
-
-func (events) finish() {}
 
 // Messages returns a receiver that decodes messages and submits them to a
 // dispatcher. A message whose handler succeeded is acknowledged; one that cannot
@@ -89,6 +81,9 @@ type messages[M any] struct {
 }
 
 func (r *messages[M]) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
+	if w := consumingOf(ctx); w != nil {
+		w.meet(r.dispatcher)
+	}
 	message, err := r.read(m)
 	if err != nil {
 		settle(DeadLetter(err))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -56,6 +57,7 @@ func (e Endpoint) validate(p *settings.Problems) {
 	p.Add(e.Dial == nil, "URL and Dial are empty: one is required")
 	if e.URL != "" {
 		_, err := amqp.ParseURI(e.URL)
+		err = withoutURL(err)
 		p.Add(err != nil, "URL is not that of a broker: %w", err)
 	}
 	p.Add(e.MinBackoff < 0, "MinBackoff is %v: it must not be negative", e.MinBackoff)
@@ -97,10 +99,21 @@ func Dial(url string, config amqp.Config) Dialer {
 			if socket != nil {
 				_ = socket.Close() // the client leaves it open if a handshake fails
 			}
-			return nil, fmt.Errorf("rabbitmq: connecting: %w", errors.Join(context.Cause(ctx), err))
+			return nil, fmt.Errorf("rabbitmq: connecting: %w", errors.Join(context.Cause(ctx), withoutURL(err)))
 		}
 		return conn, nil
 	}
+}
+
+// errURL: a URL is not one.
+var errURL = errors.New("it is not as in amqp://user:password@host:5672/vhost, with special characters in a part written %XX")
+
+// withoutURL replaces an error that quotes a URL, which has a password.
+func withoutURL(err error) error {
+	if errors.As(err, new(*url.Error)) {
+		return errURL
+	}
+	return err
 }
 
 func dialSocket(ctx context.Context, dial func(network, addr string) (net.Conn, error), network, addr string) (net.Conn, error) {

@@ -23,7 +23,10 @@ type link struct {
 
 	blocked   atomic.Bool // the broker takes nothing: it is out of memory or disk
 	unblocked func()      // called after blocked became false, if set; must not block
-	declared  bool        // the topology was declared once; of the goroutine in run
+
+	// Of the goroutine in run.
+	declared bool      // the topology was declared once
+	away     time.Time // since when there is no connection; zero if there is one, or none was missed yet
 }
 
 func newLink(e Endpoint) *link {
@@ -41,7 +44,7 @@ const closeTimeout = 2 * time.Second
 // The topology is declared before serve is called. If that fails before it ever
 // worked, for a reason that waiting will not mend, run returns a
 // [*TopologyError]. The connection is closed, bounded in time, when serve has
-// returned.
+// returned. What is logged has no URLs, which have passwords.
 func (l *link) run(ctx context.Context, serve func(ctx context.Context, conn *amqp.Connection) error) error {
 	delays := &backoff.ExponentialBackOff{
 		InitialInterval: l.minBackoff, MaxInterval: l.maxBackoff,
@@ -57,6 +60,9 @@ func (l *link) run(ctx context.Context, serve func(ctx context.Context, conn *am
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if l.away.IsZero() {
+			l.away = time.Now()
 		}
 		lasted := time.Since(began)
 		if lasted > l.maxBackoff {
@@ -91,6 +97,10 @@ func (l *link) live(ctx context.Context, serve func(ctx context.Context, conn *a
 	if err := l.declare(life, conn); err != nil {
 		return err
 	}
+	if !l.away.IsZero() {
+		l.logger.InfoContext(ctx, "rabbitmq: connected again", "away", time.Since(l.away))
+		l.away = time.Time{}
+	}
 	if err := serve(life, conn); err != nil {
 		return err
 	}
@@ -100,23 +110,23 @@ func (l *link) live(ctx context.Context, serve func(ctx context.Context, conn *a
 // watchBlocking returns when the connection is closed.
 func (l *link) watchBlocking(blockings <-chan amqp.Blocking) {
 	for b := range blockings {
-		l.setBlocked(b.Active, b.Reason)
+		switch changed := l.setBlocked(b.Active); {
+		case changed && b.Active:
+			l.logger.Warn("rabbitmq: the broker takes no messages until it has more room", "reason", b.Reason)
+		case changed:
+			l.logger.Info("rabbitmq: the broker takes messages again")
+		}
 	}
-	l.setBlocked(false, "connection closed")
+	l.setBlocked(false)
 }
 
-func (l *link) setBlocked(blocked bool, reason string) {
-	if l.blocked.Swap(blocked) == blocked {
-		return
-	}
-	if blocked {
-		l.logger.Warn("rabbitmq: the broker takes no messages until it has more room", "reason", reason)
-		return
-	}
-	l.logger.Info("rabbitmq: the broker takes messages again")
-	if l.unblocked != nil {
+// setBlocked tells whether blocked has changed.
+func (l *link) setBlocked(blocked bool) (changed bool) {
+	changed = l.blocked.Swap(blocked) != blocked
+	if changed && !blocked && l.unblocked != nil {
 		l.unblocked()
 	}
+	return changed
 }
 
 // declare declares the topology on a channel of its own. When ctx ends it

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // TestDial: connecting ends with its context, whatever the broker does.
@@ -90,6 +93,64 @@ func TestRecovery(t *testing.T) {
 		Route:    toQueue("q"),
 	})
 	require.ErrorIs(t, publishNow(t, p, event("7", 1)), rabbitmq.ErrRecovery)
+}
+
+// TestConnectedAgain: the log says for how long there was no connection, and has
+// no password.
+func TestConnectedAgain(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{})
+	link := d.node.Link(t)
+	var log journal
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Endpoint: rabbitmq.Endpoint{URL: link.URL(), MinBackoff: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		Receiver: rabbitmq.Events(o.Sequencer),
+	})
+	require.Eventually(t, func() bool { return s.consumer.Ready() == nil }, waitAtMost, tick)
+	assert.Empty(t, log.text())
+	link.Cut()
+	require.Eventually(t, func() bool { return strings.Count(log.text(), "no connection") > 1 }, waitAtMost, tick)
+	assert.NotContains(t, log.text(), "connected again")
+	link.Mend()
+	require.Eventually(t, func() bool { return s.consumer.Ready() == nil }, waitAtMost, tick)
+	s.end(t)
+	assert.Regexp(t, `level=INFO msg="rabbitmq: connected again" queue=`+d.queue+` away=\d`, log.text())
+	assert.Equal(t, 1, strings.Count(log.text(), "connected again"))
+	assert.NotContains(t, log.text(), "guest")
+}
+
+// journal is a log to read.
+type journal struct {
+	mu     sync.Mutex
+	buffer strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buffer.Write(line)
+}
+
+func (j *journal) text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buffer.String()
+}
+
+// TestSecrets: what is said of a URL that cannot be read does not quote it.
+func TestSecrets(t *testing.T) {
+	for _, url := range []string{"amqp://user:se#cret@host/", "amqp://user:secret@host:port/", "amqp://user:se%cret@host/", "amqp://us er:secret@host", "http://user:secret@host"} {
+		_, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: url}, Queue: "q", Receiver: rabbitmq.Events(nil)})
+		require.ErrorIs(t, err, rabbitmq.ErrConfig, url)
+		for _, secret := range []string{":se", "cret"} {
+			assert.NotContains(t, err.Error(), secret)
+		}
+		_, err = rabbitmq.Dial(url, amqp.Config{})(t.Context())
+		require.Error(t, err)
+		for _, secret := range []string{":se", "cret"} {
+			assert.NotContains(t, err.Error(), secret)
+		}
+	}
 }
 
 // TestTopologyAgain: what was deleted while there was no connection is declared

@@ -146,10 +146,9 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 	switch s.cfg.GapPolicy {
 	case Park:
 		p := st.parking
-		if st.missing == 0 {
-			p = s.newParkingLocked(Gap, err)
+		if st.missing == 0 || g.from < st.missing { // less: an event was taken back
+			p = s.shutLocked(st, g.from, g.from, s.newParkingLocked(Gap, err), &a)
 			p.Gap = missing
-			s.shutLocked(st, g.from, g.from, p, &a)
 		} else if p.Reason == Waiting {
 			p.Reason, p.Error = Gap, err.Error()
 			s.dirtyLocked(p)

@@ -22,7 +22,9 @@ const (
 	patience = 10 * time.Second
 	// quiet is how long nothing must have come, for a run to be over with
 	// events missing.
-	quiet = 3 * time.Second
+	quiet = 5 * time.Second
+	// stuck is the same for a round without outages to have failed.
+	stuck = time.Minute
 	// young is how old the queues have to be before the first kill: RabbitMQ
 	// does not always find quorum queues again that were made just before.
 	young = 5 * time.Second
@@ -87,7 +89,7 @@ func (x *experiment) sendThroughOutages(ctx context.Context) error {
 	killAfter := x.untilKill()
 	sinceKill, calmFor := 0, 0
 	pace := pace{due: time.Now()}
-	for range x.events {
+	for i := range x.events {
 		phase := x.phase()
 		if err := pace.wait(ctx, x.gap(phase)); err != nil {
 			return err
@@ -105,7 +107,8 @@ func (x *experiment) sendThroughOutages(ctx context.Context) error {
 		if phase != normal {
 			calmFor = 0
 		}
-		if sinceKill >= killAfter && calmFor >= min(calm, killAfter) {
+		last := i+1 == x.events // after which there would be nothing to recover with
+		if !last && sinceKill >= killAfter && calmFor >= min(calm, killAfter) {
 			if x.verbose {
 				fmt.Fprintf(x.out, "kill after %d events\n", sinceKill)
 			}

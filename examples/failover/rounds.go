@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -50,12 +52,16 @@ func (x *experiment) latency(ctx context.Context, w *way, orders []feed.Order) (
 			return 0, err
 		}
 	}
-	for w.mark().different < before.different+len(orders) {
-		if err := w.failed(); err != nil {
+	last, since := before.different, time.Now()
+	for last < before.different+len(orders) {
+		if err := errors.Join(w.failed(), pause(ctx, look)); err != nil {
 			return 0, err
 		}
-		if err := pause(ctx, look); err != nil {
-			return 0, err
+		if n := w.mark().different; n > last {
+			last, since = n, time.Now()
+		}
+		if time.Since(since) > stuck {
+			return 0, fmt.Errorf("%s: nothing was applied for %v, with events missing and no outage", w.name, stuck)
 		}
 	}
 	return time.Duration(measure.Mean(measure.Of(w.since(before)).Latencies)), nil

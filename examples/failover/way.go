@@ -44,7 +44,7 @@ type way struct {
 }
 
 // startWay starts the processes of a way, the consumer first.
-func startWay(ctx context.Context, o *options, k kind, broker, dir string) (*way, error) {
+func startWay(ctx context.Context, o *options, k kind, broker, dir string) (_ *way, err error) {
 	w := &way{kind: k, numbers: map[int]uint64{}}
 	w.mu.seen = map[int]bool{}
 	toConsumer, err := listen()
@@ -61,22 +61,22 @@ func startWay(ctx context.Context, o *options, k kind, broker, dir string) (*way
 		Confirms: k.confirms, Dir: filepath.Join(dir, k.name), Workers: o.workers, Secret: make([]byte, 32)}
 	_, _ = rand.Read(cfg.Secret) // never fails
 	if err := os.Mkdir(cfg.Dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: if that is of an earlier run, choose another -dir", err)
 	}
+	defer func() {
+		if err != nil {
+			w.kill()
+		}
+	}()
 	cfg.Role, cfg.Peer = k.consumer, "http://"+toProducer.Addr().String()
 	if w.consumer, err = startChild(cfg, toConsumer, w.noteApplied); err != nil {
 		return nil, err
 	}
 	cfg.Role, cfg.Peer = k.producer, "http://"+toConsumer.Addr().String()
 	if w.producer, err = startChild(cfg, toProducer, nil); err != nil {
-		w.kill()
 		return nil, err
 	}
-	if err := errors.Join(w.consumer.awaitReady(ctx), w.producer.awaitReady(ctx)); err != nil {
-		w.kill()
-		return nil, err
-	}
-	return w, nil
+	return w, errors.Join(w.consumer.awaitReady(ctx), w.producer.awaitReady(ctx))
 }
 
 func listen() (*net.TCPListener, error) {
@@ -121,12 +121,18 @@ func (w *way) mark() mark {
 	return mark{len(w.sent), len(w.mu.applied), len(w.mu.seen)}
 }
 
-// since returns what was sent, and what was applied in the order of the
-// commits, since a mark.
+// since returns what was sent since a mark, and what was applied of that, in the
+// order of the commits.
 func (w *way) since(m mark) measure.Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return measure.Run{Sent: w.sent[m.sent:], Applied: w.mu.applied[m.applied:]}
+	r := measure.Run{Sent: w.sent[m.sent:]}
+	for _, a := range w.mu.applied[m.applied:] {
+		if a.N >= r.Sent[0].N { // what came too late for the run before is none of this one
+			r.Applied = append(r.Applied, a)
+		}
+	}
+	return r
 }
 
 // failed returns why one of the processes has ended, if so.

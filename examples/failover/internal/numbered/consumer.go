@@ -2,7 +2,6 @@ package numbered
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"time"
 
@@ -34,6 +33,9 @@ func Consume(ctx context.Context, c *feed.Child) error {
 	}
 	defer store.Close()
 	if err := store.Migrate(ctx, "effects", []string{feed.EffectsSchema}); err != nil {
+		return err
+	}
+	if err := feed.FillLog(ctx, store.DB()); err != nil {
 		return err
 	}
 	replayer, err := askBack(c)
@@ -87,20 +89,13 @@ func consume(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer) 
 
 // handler processes an event, which takes a while, and commits its effect.
 func handler(c *feed.Child, store *sqlstore.Store) ordering.Handler {
-	commit := store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
-		o, err := orderOf(job.Event)
-		if err != nil {
-			return err
-		}
-		return o.Apply(ctx, tx)
-	})
 	return func(ctx context.Context, job ordering.Job) error {
 		o, err := orderOf(job.Event)
 		if err != nil {
 			return err
 		}
 		time.Sleep(o.Work)
-		if err := commit(ctx, job); err != nil {
+		if err := store.Do(ctx, job, o.Apply); err != nil {
 			return err
 		}
 		return c.Report(feed.Applied{Order: o, Channel: channelOf(job.Event), At: time.Now()})

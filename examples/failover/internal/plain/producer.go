@@ -33,16 +33,16 @@ func Produce(ctx context.Context, c *feed.Child) error {
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	p := &producer{child: c}
 	defer p.disconnect()
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
+	sending, cancel := context.WithCancel(ctx)
+	defer cancel()
 	waiting := make(chan feed.Order, 1<<16)
 	sent := make(chan error, 1)
-	go func() { sent <- p.sendAll(ctx, waiting) }()
+	go func() { sent <- p.sendAll(sending, waiting) }()
 	if err := c.Ready(); err != nil {
 		return err
 	}

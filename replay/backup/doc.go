@@ -30,6 +30,9 @@
 //     Replayer that asks the producer's outbox, through package httpreplay for
 //     example, and it need not wait until the broker is back. Such an event is
 //     confirmed after the sequencer's GapTimeout at the earliest.
+//   - What the broker has confirmed, and nobody has received when it dies, comes
+//     when the broker is back, or something on its streams overtakes it; or at
+//     once, as far as [PublisherConfig.Resend] reaches.
 //   - The switch is quick. If the primary says that it failed, or
 //     [PublisherConfig.Alive] does, the event goes to the backup at once, also
 //     one that is waiting in the primary; otherwise after

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -65,6 +66,13 @@ func newNetwork(t *testing.T, to string) *network {
 	return n
 }
 
+// close ends the network, once its connections have ended.
+func (n *network) close() {
+	n.Close()
+	n.all.Wait()
+}
+
+// silence makes the connections that there are silent.
 func (n *network) silence() {
 	if before := n.silent.Swap(new(atomic.Bool)); before != nil {
 		before.Store(true)
@@ -106,43 +114,43 @@ func TestDeadConnections(t *testing.T) {
 	h, err := NewHandler(HandlerConfig{Sink: applies{}, Public: true})
 	require.NoError(t, err)
 	for _, http2 := range []bool{false, true} {
-		server := httptest.NewUnstartedServer(h)
-		server.EnableHTTP2 = http2
-		server.StartTLS()
-		n := newNetwork(t, server.Listener.Addr().String())
-		c, err := NewClient(ClientConfig{URL: "https://" + n.Addr().String(), Timeout: 500 * time.Millisecond})
-		require.NoError(t, err)
-		roots := x509.NewCertPool()
-		roots.AddCert(server.Certificate())
-		c.own.TLSClientConfig = &tls.Config{RootCAs: roots}
-		publish := func() error { return c.Publish(t.Context(), &ordering.Event{Positions: one}) }
-		publishSome := func() (failed int64) {
-			var all sync.WaitGroup
-			var count atomic.Int64
-			for range 8 {
-				all.Go(func() {
-					if publish() != nil {
-						count.Add(1)
-					}
-				})
+		t.Run(fmt.Sprint("HTTP2=", http2), func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(h)
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			n := newNetwork(t, server.Listener.Addr().String())
+			defer n.close()
+			c, err := NewClient(ClientConfig{URL: "https://" + n.Addr().String(), Timeout: 3 * time.Second})
+			require.NoError(t, err)
+			defer c.Close()
+			roots := x509.NewCertPool()
+			roots.AddCert(server.Certificate())
+			c.own.TLSClientConfig = &tls.Config{RootCAs: roots}
+			publish := func() error { return c.Publish(t.Context(), &ordering.Event{Positions: one}) }
+			publishAll := func() (failed int64) {
+				var all sync.WaitGroup
+				var count atomic.Int64
+				for range 8 {
+					all.Go(func() {
+						if publish() != nil {
+							count.Add(1)
+						}
+					})
+				}
+				all.Wait()
+				return count.Load()
 			}
-			all.Wait()
-			return count.Load()
-		}
-		require.Zero(t, publishSome(), "as many connections are kept")
-		n.silence()
-		require.Error(t, publish())
-		for i := range 8 {
-			assert.NoError(t, publish(), "%v: %d", http2, i)
-		}
-		n.silence()
-		publishSome()
-		assert.Zero(t, publishSome(), http2)
-
-		c.Close()
-		server.Close()
-		n.Close()
-		n.all.Wait()
+			require.Zero(t, publishAll(), "as many connections are kept")
+			n.silence()
+			require.Error(t, publish())
+			assert.NoError(t, publish())
+			require.Zero(t, publishAll())
+			n.silence()
+			publishAll()
+			assert.Zero(t, publishAll())
+		})
 	}
 }
 

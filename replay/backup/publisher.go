@@ -16,16 +16,17 @@ import (
 
 // Publisher sends events by a primary channel, and by a backup channel while
 // the primary does not work. It implements [outbox.Publisher] and may be used
-// from any number of goroutines at once. It has no goroutines of its own, so
-// there is nothing to close.
+// from any number of goroutines at once. Close it if [PublisherConfig.Resend] is
+// set; otherwise it has no goroutines of its own, and there is nothing to close.
 //
 // An event that goes to the backup may have been taken by the primary all the
 // same, and come out of it much later. That is harmless where both channels
 // feed one sequencer: it drops what it has by its numbers, and puts in order
 // what comes late.
 type Publisher struct {
-	cfg     PublisherConfig
-	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
+	cfg      PublisherConfig
+	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	resender *resender // nil if nothing is to be sent again
 
 	// mu guards what is told of the channels. Under it nothing calls the
 	// breaker or the logger.
@@ -54,7 +55,18 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		ReadyToTrip: func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Failures },
 		IsExcluded:  saysNothing,
 	})
+	if cfg.Resend > 0 {
+		p.resender = newResender(p)
+	}
 	return p, nil
+}
+
+// Close ends sending again what the primary has confirmed, and returns when no
+// goroutine is left of it; see [PublisherConfig.Resend]. Publish works as before.
+func (p *Publisher) Close() {
+	if p.resender != nil {
+		p.resender.close()
+	}
 }
 
 // errLeft is the outcome of an attempt whose caller left.
@@ -78,6 +90,9 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 	switch {
 	case err == nil:
 		p.count(&p.mu.stats.Primary)
+		if p.resender != nil {
+			p.resender.keep(e)
+		}
 		return nil
 	case ctx.Err() != nil || dispatcher.IsPermanent(err):
 		p.count(&p.mu.stats.Failed)
@@ -145,6 +160,13 @@ func (p *Publisher) attempt(ctx context.Context, life context.Context, e *orderi
 
 // lost says why the primary has no broker.
 func lost(life context.Context) error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(life)) }
+
+// lookAlive makes the backup the active channel if the primary has no broker.
+func (p *Publisher) lookAlive() {
+	if life := p.cfg.Alive(); life.Err() != nil {
+		p.switchTo(Backup, lost(life), p.switches())
+	}
+}
 
 // look finds out from the outcome of an attempt which channel is in use now.
 func (p *Publisher) look(outcome error, began uint64) {

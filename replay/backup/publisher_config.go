@@ -41,6 +41,24 @@ type PublisherConfig struct {
 	// it must be quick. Default: the primary's errors tell.
 	Alive func() context.Context
 
+	// Resend is how many events are kept in memory after the primary has
+	// confirmed them, the latest ones. When the backup comes into use they are
+	// sent by it too, in the order in which they were confirmed: a broker that
+	// dies has some that nobody has received, and without this they wait until
+	// it is back, unless a later event of their streams shows that they are
+	// missing. It should be as many as there may be in the broker's queue, and
+	// those that were received are sent all the same: set it only for
+	// receivers that know duplicates. What the backup does not take is tried
+	// again every Probe, until the primary is in use. With Alive no event is
+	// needed to notice that the broker is lost. Backup has to be a [Client], or
+	// have its method Send. The events must not be changed after Publish has
+	// returned. Default: 0, none.
+	Resend int
+	// ResendAge is how long ago an event was confirmed that is sent again, at
+	// most. It should be longer than events stay in the broker's queue.
+	// Default: 1 minute.
+	ResendAge time.Duration
+
 	// Logger is told of each switch. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -49,6 +67,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	settings.Default(&c.Timeout, 50*time.Millisecond)
 	settings.Default(&c.Failures, 3)
 	settings.Default(&c.Probe, time.Second)
+	settings.Default(&c.ResendAge, time.Minute)
 	if c.Alive == nil {
 		c.Alive = context.Background
 	}
@@ -65,5 +84,9 @@ func (c PublisherConfig) validate() error {
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
 	p.Add(c.Failures < 0, "Failures is %d: it must not be negative", c.Failures)
 	p.Add(c.Probe < 0, "Probe is %v: it must not be negative", c.Probe)
+	p.Add(c.Resend < 0, "Resend is %d: it must not be negative", c.Resend)
+	_, batches := c.Backup.(batchSender)
+	p.Add(c.Resend > 0 && c.Backup != nil && !batches, "Resend is set, and Backup has no method Send: give a Client")
+	p.Add(c.ResendAge < 0, "ResendAge is %v: it must not be negative", c.ResendAge)
 	return p.Err(ErrConfig)
 }

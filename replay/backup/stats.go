@@ -43,9 +43,11 @@ type Stats struct {
 	Primary uint64 // events that the primary has confirmed
 	Backup  uint64 // events that the backup has confirmed
 	Failed  uint64 // attempts that neither has confirmed
+	Resent  uint64 // events of the first kind that the backup has confirmed too
 
-	// Switches is how often the active channel has changed. Between an outage
-	// and the first event after it there is none.
+	// Switches is how often the active channel has changed. An outage is
+	// noticed by the first event after it, or at once with
+	// [PublisherConfig.Resend] and Alive.
 	Switches uint64
 	// Recent are the latest switches, 32 at most, the latest last.
 	Recent []Switch
@@ -84,6 +86,12 @@ func (p *Publisher) switches() uint64 {
 	return p.mu.stats.Switches
 }
 
+func (p *Publisher) active() Channel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.stats.Active
+}
+
 // switchTo makes a channel the active one, by what an attempt has found out.
 // Attempts that began before another switch know nothing new.
 func (p *Publisher) switchTo(to Channel, cause error, began uint64) {
@@ -104,6 +112,9 @@ func (p *Publisher) switchTo(to Channel, cause error, began uint64) {
 	p.mu.Unlock()
 	if to == Backup {
 		p.cfg.Logger.Warn("backup: events go to the backup channel", "error", cause)
+		if p.resender != nil {
+			p.resender.start()
+		}
 	} else {
 		p.cfg.Logger.Info("backup: events go to the primary channel again", "after", lasted, "events_by_backup", byBackup)
 	}

@@ -20,8 +20,9 @@ type Receiver interface {
 	//
 	// An error means that the message was not taken, and that settle is not
 	// called: that of ctx once it has ended, or one with which the consumer
-	// ends. The message goes back to the queue. A panic counts as an error, a
-	// [*dispatcher.PanicError].
+	// ends, or a [*ordering.StoreError], after which it begins anew when its
+	// back-off is over. The message goes back to the queue. A panic counts as
+	// an error, a [*dispatcher.PanicError].
 	//
 	// A receiver may be wrapped around one of this package's. It passes ctx on,
 	// or a context made from it, by which they know their consumer.

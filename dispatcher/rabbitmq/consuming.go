@@ -151,8 +151,13 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	if !d.settled.Swap(true) {
 		w.leave(m.DeliveryTag, Return())
 	}
-	if ctx.Err() != nil || w.stop.Err() != nil { // ctx ends a moment after stop
+	switch ended := ctx.Err() != nil || w.stop.Err() != nil; { // ctx ends a moment after stop
+	case errors.As(err, new(*dispatcher.PanicError)):
+		return w.fault(err)
+	case ended:
 		return nil // receive looks why
+	case errors.As(err, new(*ordering.StoreError)) && !errors.Is(err, ordering.ErrStopped):
+		return fmt.Errorf("a message was not taken, and is to come again: %w", err)
 	}
 	return w.fault(err)
 }

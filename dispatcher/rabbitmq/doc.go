@@ -65,8 +65,9 @@
 //     ended yet.
 //   - Nothing is in the way: messages that are of no use and parked streams do
 //     not stay in the window, and early events take half of it at most.
-//   - Resumed: after lost connections, crashes of the broker, a deleted queue or a
-//     cancelled consumer all is declared and consumed again.
+//   - Resumed: after lost connections, crashes of the broker, a deleted queue, a
+//     cancelled consumer, or an error of the store when it is asked for a stream,
+//     all is declared and consumed again.
 //   - Ended when its receiver is: with a sequencer or a dispatcher that was
 //     stopped by a failure, or a receiver that panics, so does [Consumer.Run].
 //   - In order to the end: a consumer that stops closes its channel only when

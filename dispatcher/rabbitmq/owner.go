@@ -28,7 +28,9 @@ import (
 // the process is the owner. So what the store holds of the queue's streams waits
 // for the next message, too.
 //
-// begin's context ends with the channel; its error ends the consumer.
+// begin's context ends with the channel; its error ends the consumer, unless it
+// is a [*ordering.StoreError]: then the queue is given up, and consumed again
+// after a back-off.
 func Owner(begin func(ctx context.Context) (*ordering.Sequencer, error)) Receiver {
 	return &owner{begin: begin}
 }

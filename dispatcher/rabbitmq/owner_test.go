@@ -15,6 +15,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/internal/rabbittest"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -149,6 +150,54 @@ func TestATermThatCannotBegin(t *testing.T) {
 	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Owner(func(context.Context) (*ordering.Sequencer, error) { return nil, broken })})
 	require.ErrorIs(t, <-s.done, broken)
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
+}
+
+// A store that fails when a term begins, or when it is asked for a stream, costs
+// the term, not the consumer.
+func TestAStoreThatFailsForAWhile(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{SingleActive: true})
+	diary := newDiary()
+	store := &faulty{Store: ordering.NewMemory()}
+	p := d.join(store, func(_ context.Context, job ordering.Job) error {
+		defer diary.begin(job.Event.Positions[0].String())()
+		return nil
+	})
+	store.fails.Store(3)
+	for _, at := range []string{"a=1", "a=2", "b=1"} {
+		d.send(at, at, "")
+	}
+	require.Eventually(t, func() bool { return p.consumer.Stats().Acked == 3 }, waitAtMost, tick)
+	p.end(t)
+	assert.ElementsMatch(t, []string{"a=1", "a=2", "b=1"}, diary.all())
+	assert.EqualValues(t, 4, p.consumer.Stats().Epochs)
+	d.requireEmpty()
+}
+
+// faulty is a store of which some calls fail.
+type faulty struct {
+	ordering.Store
+	fails atomic.Int64
+}
+
+func (f *faulty) failure() error {
+	if f.fails.Add(-1) < 0 {
+		return nil
+	}
+	return &ordering.StoreError{Op: "test", Err: errors.New("the database is away")}
+}
+
+func (f *faulty) Parked(ctx context.Context, ids ...string) ([]ordering.Parking, error) {
+	if f.fails.Load() > 1 {
+		return nil, f.failure()
+	}
+	return f.Store.Parked(ctx, ids...)
+}
+
+func (f *faulty) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.Store.Acquire(ctx, streams)
 }
 
 // Who wraps an owner and keeps the consumer's context from it is told so.

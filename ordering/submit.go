@@ -3,6 +3,7 @@ package ordering
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/interlock-go/interlock/dispatcher"
 )
@@ -44,7 +45,7 @@ func (s *Sequencer) enter(ctx context.Context, t *task, failed func(err error, a
 // pumpAside is pump without a source, on a goroutine that it is no loss to end.
 func (s *Sequencer) pumpAside(streams []*stream) {
 	err := contain(func() error {
-		s.pump(s.background, streams)
+		s.pump(s.background, slices.Clone(streams))
 		return nil
 	})
 	if err != nil {
@@ -54,8 +55,8 @@ func (s *Sequencer) pumpAside(streams []*stream) {
 }
 
 // pump submits the events at the heads of streams whose turn it is, and what
-// follows from that. The caller has the turn. An event that ctx kept from
-// being submitted is left to the keeper.
+// follows from that, and uses up the list of them. The caller has the turn. An
+// event that ctx kept from being submitted is left to the keeper.
 func (s *Sequencer) pump(ctx context.Context, streams []*stream) {
 	var a after
 	defer s.do(&a)

@@ -19,7 +19,6 @@ import (
 
 const (
 	prefetch   = 256
-	maxEarly   = 128                   // less than prefetch
 	gapTimeout = 20 * time.Millisecond // until the producer is asked for what is missing
 )
 
@@ -44,7 +43,7 @@ func Consume(ctx context.Context, c *feed.Child) error {
 	}
 	sequencer, err := ordering.New(ctx, ordering.Config{
 		Store: store, Handler: handler(c, store), Dispatcher: dispatcher.Config[ordering.Job]{Workers: c.Workers},
-		Replayer: replayer, GapTimeout: gapTimeout, MaxEarlyTotal: maxEarly,
+		Replayer: replayer, GapTimeout: gapTimeout,
 	})
 	if err != nil {
 		return err

@@ -41,24 +41,29 @@ func consumingOf(ctx context.Context) *consuming {
 
 // consume consumes for one life of a connection, until stop or connected ends.
 func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connection, letters *deadLetters) error {
-	// Calls of the client do not take a context.
-	begun := context.AfterFunc(stop, func() { closeConnection(conn) })
-	defer begun()
-	ch, err := conn.Channel()
-	if err != nil {
+	var (
+		ch        *amqp.Channel
+		messages  <-chan amqp.Delivery
+		closed    = make(chan *amqp.Error, 1)
+		cancelled = make(chan string, 1)
+	)
+	err := answered(stop, answerTimeout, conn, func() (err error) {
+		if ch, err = conn.Channel(); err != nil {
+			return err
+		}
+		if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
+			return err
+		}
+		ch.NotifyClose(closed)
+		ch.NotifyCancel(cancelled)
+		messages, err = ch.Consume(c.cfg.Queue, c.cfg.Tag, false, false, false, false, c.cfg.Args)
 		return err
-	}
-	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
-		return err
-	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	cancelled := ch.NotifyCancel(make(chan string, 1))
-	messages, err := ch.Consume(c.cfg.Queue, c.cfg.Tag, false, false, false, false, c.cfg.Args)
-	if err != nil {
-		return err
-	}
-	if !begun() {
+	})
+	if stop.Err() != nil {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	alive, end := context.WithCancelCause(connected)
 	acks, endAcks := context.WithCancel(alive)

@@ -67,7 +67,8 @@
 //     not stay in the window, and early events take half of it at most.
 //   - Resumed: after lost connections, crashes of the broker, a deleted queue, a
 //     cancelled consumer, or an error of the store when it is asked for a stream,
-//     all is declared and consumed again.
+//     all is declared and consumed again. A broker that does not answer within
+//     30 s what sets up a channel counts as lost.
 //   - Ended when its receiver is: with a sequencer or a dispatcher that was
 //     stopped by a failure, or a receiver that panics, so does [Consumer.Run].
 //   - In order to the end: a consumer that stops closes its channel only when

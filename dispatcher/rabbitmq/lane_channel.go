@@ -41,12 +41,14 @@ func (l *lane) serve(ctx context.Context, conn *amqp.Connection) {
 // serveChannel sends on one channel until that is gone, and tells whether any
 // message is over by it.
 func (l *lane) serveChannel(ctx context.Context, conn *amqp.Connection) (progress bool, err error) {
-	stop := context.AfterFunc(ctx, func() { closeConnection(conn) }) // since the calls have no context
-	ch, err := conn.Channel()
-	if err == nil {
-		err = ch.Confirm(false)
-	}
-	if stop(); err != nil {
+	var ch *amqp.Channel
+	err = answered(ctx, answerTimeout, conn, func() error {
+		if ch, err = conn.Channel(); err != nil {
+			return err
+		}
+		return ch.Confirm(false)
+	})
+	if err != nil {
 		return false, fmt.Errorf("opening a channel: %w", err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))

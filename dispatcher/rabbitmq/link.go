@@ -129,26 +129,46 @@ func (l *link) setBlocked(blocked bool) (changed bool) {
 	return changed
 }
 
-// declare declares the topology on a channel of its own. When ctx ends it
-// closes the connection, since calls of the client do not take a context.
+// declare declares the topology on a channel of its own.
 func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
 	if l.topology.isEmpty() {
 		return nil
 	}
-	stop := context.AfterFunc(ctx, func() { closeConnection(conn) })
-	defer stop()
-	ch, err := conn.Channel()
-	if err != nil {
-		return fmt.Errorf("rabbitmq: opening a channel: %w", err)
-	}
-	if err := l.topology.Declare(ch); err != nil {
-		if !l.declared && !mayMend(err) {
-			return fatal{err}
+	err := answered(ctx, answerTimeout, conn, func() error {
+		ch, err := conn.Channel()
+		if err != nil {
+			return fmt.Errorf("rabbitmq: opening a channel: %w", err)
 		}
-		return err
+		if err := l.topology.Declare(ch); err != nil {
+			return err
+		}
+		return ch.Close()
+	})
+	if err != nil && !l.declared && !mayMend(err) {
+		return fatal{err}
 	}
-	l.declared = true
-	return ch.Close()
+	l.declared = l.declared || err == nil
+	return err
+}
+
+// answerTimeout is how long the broker may take to answer what sets up a
+// channel. One with a quorum queue that has no leader, for example, may never
+// answer, though the connection is alive.
+const answerTimeout = 30 * time.Second
+
+var errNoAnswer = errors.New("rabbitmq: the broker did not answer in time")
+
+// answered makes calls of the client, which do not take a context. When ctx
+// ends, or the broker takes too long, the connection is closed, which ends them.
+func answered(ctx context.Context, atMost time.Duration, conn *amqp.Connection, calls func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, atMost, errNoAnswer)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { closeConnection(conn) })
+	err := calls()
+	if !stop() {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return err
 }
 
 // closeConnection says goodbye, for which the broker has closeTimeout; then the

@@ -38,6 +38,9 @@ func (r events) Receive(ctx context.Context, m amqp.Delivery, settle Settle) err
 		return nil
 	}
 	err = r.sequencer.Offer(ctx, e, func(_ *ordering.Event, o ordering.Outcome) { settle(settlementOf(o)) })
+	if errors.Is(err, ordering.ErrStopped) { // by what may have been the fault of another event
+		return err
+	}
 	if errors.As(err, new(*ordering.EventError)) || errors.Is(err, dispatcher.ErrTooLarge) {
 		settle(DeadLetter(err))
 		return nil
@@ -102,7 +105,7 @@ func (r *messages[M]) Receive(ctx context.Context, m amqp.Delivery, settle Settl
 		for _, settle := range others[1:] {
 			settle(Return())
 		}
-		if errors.Is(err, dispatcher.ErrTooLarge) {
+		if errors.Is(err, dispatcher.ErrTooLarge) && !errors.Is(err, dispatcher.ErrStopped) {
 			settle(DeadLetter(err))
 			return nil
 		}

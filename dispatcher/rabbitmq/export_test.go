@@ -1,0 +1,7 @@
+package rabbitmq
+
+// Answered is for the tests of this package.
+var Answered = answered
+
+// ErrNoAnswer likewise.
+var ErrNoAnswer = errNoAnswer

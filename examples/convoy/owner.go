@@ -11,7 +11,6 @@ import (
 // Bounds of what a queue's owner has in hand.
 const (
 	prefetch   = 128
-	maxEarly   = prefetch / 2     // events that may wait for earlier ones
 	endTimeout = 10 * time.Second // for handlers that run, when the owner leaves
 )
 

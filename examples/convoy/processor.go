@@ -59,9 +59,8 @@ func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *o
 				defer box.Notify()
 				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Event.Payload) })
 			},
-			Owns:          func(stream lockkeys.Key) bool { return stream == ledgerStream },
-			MaxEarlyTotal: maxEarly,
-			Logger:        o.logger,
+			Owns:   func(stream lockkeys.Key) bool { return stream == ledgerStream },
+			Logger: o.logger,
 		})
 	}
 	return own(ctx, sequencer, rabbitmq.ConsumerConfig{

@@ -72,13 +72,12 @@ func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partitio
 		return nil, err
 	}
 	return ordering.New(ctx, ordering.Config{
-		Store:         store,
-		Handler:       func(ctx context.Context, job ordering.Job) error { return o.handle(ctx, store, term, job) },
-		Owns:          o.owns(partition),
-		FailureFor:    failure,
-		Dispatcher:    dispatcher.Config[ordering.Job]{Workers: o.handlers},
-		MaxEarlyTotal: maxEarly,
-		Logger:        o.logger,
+		Store:      store,
+		Handler:    func(ctx context.Context, job ordering.Job) error { return o.handle(ctx, store, term, job) },
+		Owns:       o.owns(partition),
+		FailureFor: failure,
+		Dispatcher: dispatcher.Config[ordering.Job]{Workers: o.handlers},
+		Logger:     o.logger,
 	})
 }
 

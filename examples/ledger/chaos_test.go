@@ -80,6 +80,9 @@ func TestChaos(t *testing.T) {
 		for _, s := range stories {
 			s.waitForWork(5 * time.Second)
 		}
+		if done := round + 1; done%20 == 0 {
+			t.Logf("%d of %d broker kills, in %v", done, c.brokerKills, time.Since(began).Round(time.Second))
+		}
 	}
 	stop()
 	require.NoError(t, feeding.Wait())

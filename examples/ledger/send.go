@@ -13,6 +13,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/producer"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay/outbox"
 )
 
 // send sends the messages of an input to the queue, until the broker has
@@ -58,20 +59,30 @@ func (o *options) sendAll(ctx context.Context, in *input, p *producer.Producer, 
 	if err != nil {
 		return 0, 0, err
 	}
-	relaying, stop := context.WithCancel(ctx)
-	defer stop()
+	sending, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	publish := func(ctx context.Context, e *ordering.Event) error {
+		err := publisher.Publish(ctx, e)
+		if refused, ok := errors.AsType[*rabbitmq.TopologyError](err); ok { // the publisher has ended
+			stop(refused)
+		}
+		return err
+	}
 	var relay sync.WaitGroup
 	var relayed error // when it has ended
-	relay.Go(func() { relayed = p.Relay(relaying, publisher, endpoint.Logger) })
+	relay.Go(func() { relayed = p.Relay(sending, outbox.PublisherFunc(publish), endpoint.Logger) })
 
-	sent, malformed, err = addAll(ctx, in, p, rejects)
+	sent, malformed, err = addAll(sending, in, p, rejects)
 	if err == nil {
-		err = p.Settle(ctx)
+		err = p.Settle(sending)
 	}
-	if ctx.Err() != nil {
+	switch refused := context.Cause(sending); {
+	case ctx.Err() != nil:
 		err = errors.New("interrupted: the rest is sent when it is started again on the same input and database")
+	case refused != nil:
+		err = fmt.Errorf("%w: name another queue with -queue", refused)
 	}
-	stop()
+	stop(nil)
 	relay.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

@@ -54,7 +54,8 @@ const table = `CREATE TABLE IF NOT EXISTS produced (
 	messages INTEGER NOT NULL DEFAULT 0
 )`
 
-// Open opens the database at path and makes it if it is not there.
+// Open opens the database at path and makes it if it is not there. What could
+// not be sent is to be tried again: the broker may take it by now.
 func Open(ctx context.Context, path string) (_ *Producer, err error) {
 	db, err := connect(path)
 	if err != nil {
@@ -88,7 +89,19 @@ func Open(ctx context.Context, path string) (_ *Producer, err error) {
 		return nil, err
 	}
 	p.numbering = numbering.NewBounded(p.streams, MaxStreams)
+	if err := p.resume(ctx); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// resume lets everything be tried again that could not be sent.
+func (p *Producer) resume(ctx context.Context) error {
+	parked, err := p.box.Parked(ctx)
+	for _, e := range parked {
+		err = errors.Join(err, p.box.Resume(ctx, e.Event))
+	}
+	return err
 }
 
 func connect(path string) (*sql.DB, error) {
@@ -217,7 +230,7 @@ func (p *Producer) Settle(ctx context.Context) error {
 			return err
 		}
 		if len(parked) > 0 {
-			return fmt.Errorf("message %s cannot be sent: %s", parked[0].Event, parked[0].Error)
+			return fmt.Errorf("message %s cannot be sent: %s: start it again when the broker takes it", parked[0].Event, parked[0].Error)
 		}
 		stats, err := p.box.Stats(ctx)
 		if err != nil || stats.Unsent == 0 {

@@ -67,12 +67,18 @@ func (d *desk) args(more ...string) []string {
 // send publishes a message with the given numbers; "" is for none.
 func (d *desk) send(t *testing.T, sequence, body string) {
 	t.Helper()
+	d.sendAs(t, "", sequence, body)
+}
+
+// sendAs publishes a message with an ID.
+func (d *desk) sendAs(t *testing.T, id, sequence, body string) {
+	t.Helper()
 	headers := amqp.Table{}
 	if sequence != "" {
 		headers[ordering.SequenceIDHeader] = sequence
 	}
 	sent, err := d.PublishWithDeferredConfirm("", d.name, true, false, amqp.Publishing{
-		DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(body)})
+		DeliveryMode: amqp.Persistent, MessageId: id, Headers: headers, Body: []byte(body)})
 	require.NoError(t, err)
 	require.True(t, sent.Wait())
 }

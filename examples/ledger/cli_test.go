@@ -178,7 +178,9 @@ func TestWrongUsage(t *testing.T) {
 		"-amqp amqp://a -db x -in x.csv":           "-in and -amqp exclude each other",
 		"-amqp amqp://a":                           "-amqp needs -db",
 		"-amqp http://a -db x":                     "-amqp is not the URL of a broker",
+		"-amqp amqp://u:secret@a:port -db x":       "invalid port",
 		"-amqp amqp://a -db x -queue=":             "-queue is empty",
+		"-queue a -db x":                           "-queue needs -amqp",
 		"-produce -db x":                           "-produce needs -amqp",
 		"-produce -amqp amqp://a":                  "-produce needs -db",
 		"-produce -amqp amqp://a -db memory":       "-produce needs -db",
@@ -190,6 +192,7 @@ func TestWrongUsage(t *testing.T) {
 		assert.Equal(t, exitUsage, r.code, args)
 		assert.Contains(t, r.stderr, want, args)
 		assert.Empty(t, r.stdout, args)
+		assert.NotContains(t, r.stderr, ":secret@a", args)
 	}
 	help := ledger(t, "", "-help")
 	assert.Equal(t, exitGood, help.code)

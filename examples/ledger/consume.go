@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"net"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/ledger/internal/queue"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // consume takes messages from a queue, and over HTTP if it is to, until ctx
@@ -40,13 +43,32 @@ func (o *options) standsBy() bool { return o.listen == "" && o.db != store.InMem
 
 // newConsumer makes the consumer of a tenure.
 func (t *tenure) newConsumer() (*rabbitmq.Consumer, error) {
+	endpoint := t.options.endpoint(t.stderr)
 	return rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
-		Endpoint:   t.options.endpoint(t.stderr),
+		Endpoint:   endpoint,
 		Queue:      t.options.queue,
-		Receiver:   queue.Checked(t),
+		Receiver:   reported{queue.Checked(t), endpoint.Logger, t.options.queue},
 		Prefetch:   queue.Window,
 		DeadLetter: rabbitmq.Address{Key: queue.DeadLetters(t.options.queue)},
 		Grace:      2 * patience, // for requests over HTTP, and then for what else runs
+	})
+}
+
+// reported is a receiver whose dead letters are logged.
+type reported struct {
+	rabbitmq.Receiver
+	logger *slog.Logger
+	queue  string
+}
+
+// Receive implements [rabbitmq.Receiver].
+func (r reported) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
+	return r.Receiver.Receive(ctx, m, func(what rabbitmq.Settlement) {
+		if what != rabbitmq.Ack() && what != rabbitmq.Return() {
+			r.logger.Error("a message is put aside: its header "+rabbitmq.ReasonHeader+" says why",
+				"in", queue.DeadLetters(r.queue), "message", m.MessageId, "numbers", m.Headers[ordering.SequenceIDHeader])
+		}
+		settle(what)
 	})
 }
 
@@ -55,15 +77,6 @@ func (o *options) endpoint(stderr io.Writer) rabbitmq.Endpoint {
 	return rabbitmq.Endpoint{
 		URL: o.amqp, Topology: queue.Topology(o.queue), Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	}
-}
-
-// maxEarly bounds the messages that wait for earlier ones by what fits into
-// the window of a queue; 0 is for the default.
-func (o *options) maxEarly() int {
-	if o.amqp == "" {
-		return 0
-	}
-	return queue.MaxEarly
 }
 
 // identity is the input that messages over HTTP are numbered for, which is new

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -94,8 +95,17 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q is no flag: the input is given with -in", f.Arg(0))
 	}
+	if o.amqp == "" && isSet(f, "queue") {
+		return nil, errors.New("-queue needs -amqp: say where the queue is")
+	}
 	o.format = feed.Format(format)
 	return o, o.check(policy, window)
+}
+
+// isSet tells whether a flag is on the command line.
+func isSet(f *flag.FlagSet, name string) (set bool) {
+	f.Visit(func(given *flag.Flag) { set = set || given.Name == name })
+	return set
 }
 
 // check fills in what depends on several flags, and refuses what makes no
@@ -150,6 +160,9 @@ func (o *options) checkQueue() error {
 		return errors.New("-queue is empty: give the queue a name")
 	}
 	if _, err := amqp.ParseURI(o.amqp); err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the URL, which has a secret
+		}
 		return fmt.Errorf("-amqp is not the URL of a broker, such as amqp://user:secret@localhost:5672/: %w", err)
 	}
 	return nil

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
@@ -72,6 +74,8 @@ func TestQueueDeadLetters(t *testing.T) {
 		assert.Equal(t, poison.body, string(letter.Body))
 		assert.Contains(t, letter.Headers[rabbitmq.ReasonHeader], poison.reason)
 		assert.Equal(t, d.name, letter.Headers[rabbitmq.QueueHeader])
+		assert.Contains(t, summary, "a message is put aside")
+		assert.Contains(t, summary, "in="+queue.DeadLetters(d.name))
 	}
 
 	// The same numbers in another order are the same numbers.
@@ -81,6 +85,7 @@ func TestQueueDeadLetters(t *testing.T) {
 	w := begin(t, d.args("-db", db, "-gap", "10ms")...)
 	requireJournal(t, db, 1)
 	d.requireCounts(t, "0", "1")
+	w.requireSays(t, `streams parked.*A=2`) // for whoever looks why nothing moves
 	d.send(t, "A=2", posting(2))
 	requireJournal(t, db, 3)
 	code, summary := w.end(t)
@@ -110,6 +115,43 @@ func TestQueueAndHTTP(t *testing.T) {
 		d.send(t, fmt.Sprintf("A=%d", n+1), numbered(n+1))
 	}
 	d.requireCounts(t, "0", "0")
+	client.CloseIdleConnections()
+	code, summary := w.end(t)
+	assert.Equal(t, exitGood, code, summary)
+	assert.Contains(t, summary, "20 applied")
+	assert.NotContains(t, summary, "✗")
+}
+
+// Both at the same time are one message, whatever ID it has for the broker.
+func TestQueueAndHTTPAtOnce(t *testing.T) {
+	d := newDesk(t)
+	w := begin(t, d.args("-db", filepath.Join(t.TempDir(), "ledger.db"), "-listen", "127.0.0.1:0", "-gap", "10ms")...)
+	url := address.FindString(w.requireSays(t, "serving at .*"))
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	numbered := func(n int) string {
+		return strings.Replace(posting(n), `{"op"`, fmt.Sprintf(`{"sequence":"A=%d","op"`, n), 1)
+	}
+	const last = 20
+	var ways sync.WaitGroup
+	ways.Go(func() {
+		for n := range last {
+			d.sendAs(t, fmt.Sprint("message ", n), fmt.Sprintf("A=%d", last-n), posting(last-n))
+		}
+	})
+	for n := range last {
+		ways.Go(func() {
+			code, answer := post(t, client, url, numbered(last-n))
+			assert.Contains(t, []int{http.StatusOK, http.StatusAccepted}, code, answer)
+		})
+	}
+	ways.Wait()
+	w.requireSays(t, "at work")
+	d.requireCounts(t, "0", "0")
+	require.Eventually(t, func() bool {
+		_, answer := post(t, client, url, numbered(last))
+		return strings.Contains(answer, "done before")
+	}, time.Minute, 10*time.Millisecond)
 	client.CloseIdleConnections()
 	code, summary := w.end(t)
 	assert.Equal(t, exitGood, code, summary)
@@ -168,4 +210,9 @@ func TestQueueOfAnotherKind(t *testing.T) {
 	r := ledger(t, "", "-amqp", d.node.URL(), "-queue", d.name+"-classic", "-db", "memory")
 	assert.Equal(t, exitBad, r.code)
 	assert.Contains(t, r.stdout, "cannot be declared")
+
+	r = ledger(t, "", "-produce", "-messages", "30", "-amqp", d.node.URL(), "-queue", d.name+"-classic", "-db", filepath.Join(t.TempDir(), "outbox.db"))
+	assert.Equal(t, exitBad, r.code)
+	assert.Contains(t, r.stderr, "cannot be declared")
+	assert.Contains(t, r.stderr, "name another queue with -queue")
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // rejects keeps what was not applied in a file, one JSON object a line, and
@@ -34,6 +36,14 @@ type reject struct {
 	Reason  string        `json:"reason"`
 	Message *book.Message `json:"message,omitempty"`
 	Raw     string        `json:"raw,omitempty"` // of what is no message
+}
+
+// place is where the message stood, or which one it is if it stood nowhere.
+func (r reject) place() string {
+	if r.Line > 0 || r.Message == nil {
+		return fmt.Sprintf("line %d", r.Line)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %.80s", r.Message.Op, ordering.FormatSequenceID(r.Message.Sequence)))
 }
 
 // maxReported bounds what is reported on stderr.
@@ -94,7 +104,7 @@ func (r *rejects) create() (*os.File, error) {
 func (r *rejects) report(what reject) {
 	r.reported++
 	if r.reported <= maxReported {
-		fmt.Fprintf(r.stderr, "line %d: %s: %s\n", what.Line, what.Verdict, what.Reason)
+		fmt.Fprintf(r.stderr, "%s: %s: %s\n", what.place(), what.Verdict, what.Reason)
 	}
 }
 

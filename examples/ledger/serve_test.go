@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"regexp"
@@ -68,11 +69,13 @@ func post(t *testing.T, client *http.Client, url, body string) (code int, answer
 func TestServe(t *testing.T) {
 	s := serve(t)
 	client := &http.Client{}
+	long := strings.Repeat("x", 512)
 	for _, step := range []struct {
 		message string
 		code    int
 		answer  string
 	}{
+		{`{"op":"open","account":"` + long + `"}`, 200, `{"status":"applied"}`},
 		{`{"op":"open","account":"client:1:a"}`, 200, `{"status":"applied"}`},
 		{`{"op":"deposit","account":"client:1:a","amount":"10.00","commodity":"EUR"}`, 200, `{"status":"applied"}`},
 		{`{"op":"withdraw","account":"client:1:a","amount":"10.01","commodity":"EUR"}`, 409,
@@ -98,7 +101,7 @@ func TestServe(t *testing.T) {
 
 	code, summary := s.stop()
 	assert.Equal(t, exitGood, code, summary)
-	assert.Contains(t, summary, "25: 24 applied, 1 rejected")
+	assert.Contains(t, summary, "26: 25 applied, 1 rejected")
 	assert.Contains(t, summary, "✓ money conserved in 1 commodity, at 1 end of day and at the end")
 }
 
@@ -174,4 +177,30 @@ func TestSIGTERM(t *testing.T) {
 	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, command.Wait())
 	assert.Contains(t, stdout.String(), "1: 1 applied")
+}
+
+// Who does not want to wait for the good end sends a second signal.
+func TestASecondSignalEndsTheProgramAtOnce(t *testing.T) {
+	command := process(t, "-listen", "127.0.0.1:0")
+	stderr, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	slow, err := net.Dial("tcp", strings.TrimPrefix(address.FindString(line), "http://"))
+	require.NoError(t, err)
+	defer slow.Close()
+	_, err = io.WriteString(slow, "POST /messages HTTP/1.1\r\nHost: ledger\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := bufio.NewReader(slow).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, answer, "100 Continue", "it waits for the rest")
+
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	require.Eventually(t, func() bool {
+		_ = command.Process.Signal(syscall.SIGTERM) // it may have ended
+		return len(ended) > 0
+	}, 10*time.Second, 10*time.Millisecond)
+	require.ErrorContains(t, <-ended, "signal: terminated")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,13 +59,23 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEn
 	s.audit.OnProblem = s.rejects.rejected
 	s.service, err = service.Start(ctx, service.Config{
 		Store: s.store, Input: in.ID, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
-		MaxEarly: o.maxEarly(), Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
+		Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
 		OnFirst: func(before int) { s.goesOn(stderr, before) },
+		Logger:  o.serviceLogger(stderr),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// serviceLogger tells of what cannot go on while the service runs, if it takes
+// messages from others. Of an input the summary says all, soon.
+func (o *options) serviceLogger(stderr io.Writer) *slog.Logger {
+	if o.amqp == "" && o.listen == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 // goesOn says, with the first message that was not done before, how many were.

@@ -21,7 +21,7 @@ const Root Account = ""
 const (
 	rootText   = "/"
 	separator  = ":"
-	maxAccount = 1024 // characters
+	maxAccount = 512 // characters: with a commodity what an index of PostgreSQL has room for
 )
 
 // ParseAccount reads the text form of an account.

@@ -27,8 +27,8 @@ func TestParseAccount(t *testing.T) {
 		"a\x00b":                       "control character",
 		"a\nb":                         "control character",
 		"a\xffb":                       "not UTF-8",
-		strings.Repeat("a", 1025):      "longer than 1024 characters",
-		strings.Repeat("é", 1024):      "",
+		strings.Repeat("a", 513):       "longer than 512 characters",
+		strings.Repeat("é", 512):       "",
 		strings.Repeat("a:", 64):       "deeper than 64 levels",
 		"a" + strings.Repeat(":a", 63): "",
 	} {

@@ -4,6 +4,9 @@
 package numbering
 
 import (
+	"crypto/sha256"
+	"fmt"
+
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -16,6 +19,9 @@ const (
 	// carry. Once there are so many streams, what would begin a new one goes
 	// to the one above it.
 	maxStreams = ordering.MaxPositions
+	// maxName keeps a stream within what an event can carry, in bytes for each
+	// of its levels: a longer name is cut short, see nameOf.
+	maxName = 48
 )
 
 // Numbering numbers messages in the order of the calls of [Numbering.Next].
@@ -115,7 +121,7 @@ func (n *Numbering) find(key lockkeys.Key) (s *stream, wide bool) {
 }
 
 func (n *Numbering) begin(above *stream, segment string) *stream {
-	key, err := above.key.Child(segment)
+	key, err := above.key.Child(nameOf(segment))
 	if err != nil {
 		panic(err) // a segment of a key, three or four levels down
 	}
@@ -126,6 +132,15 @@ func (n *Numbering) begin(above *stream, segment string) *stream {
 	above.below[segment] = s
 	n.streams++
 	return s
+}
+
+// nameOf returns what stands in a stream for a segment of a key: the segment, or
+// if that is long the begin of its hash, which no account's level looks like.
+func nameOf(segment string) string {
+	if len(segment) <= maxName {
+		return segment
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(segment)))[:maxName]
 }
 
 // message is one that is being numbered.

@@ -2,6 +2,7 @@ package numbering
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,6 +58,23 @@ func TestStreamsLieBelow(t *testing.T) {
 	n := New(lockkeys.Must("input", "3"))
 	assert.Equal(t, "input/3/client/1=1", ordering.FormatSequenceID(n.Next(claim("client/1/a").Requests())))
 	assert.Equal(t, "input/3/client/1=2, input/3=1", ordering.FormatSequenceID(n.Next(claim("/").Requests())))
+}
+
+// A long name is cut short in the streams, and is still told from others.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	n := NewBounded(lockkeys.Must("input", "9223372036854775807"), 1000)
+	streams := map[lockkeys.Key]bool{}
+	for _, key := range []string{long + "/a", long + "y/a", "a/" + long, "a/" + long + "y", strings.Repeat("y", maxName) + "/a"} {
+		for _, p := range n.Next(claim(key).Requests()) {
+			require.LessOrEqual(t, len(p.Stream.String()), 130, "of the 128 KiB for a thousand of them")
+			streams[p.Stream] = true
+		}
+	}
+	require.Len(t, streams, 5)
+	require.Contains(t, streams, lockkeys.Must("input", "9223372036854775807", strings.Repeat("y", maxName), "a"))
+	again := NewBounded(lockkeys.Must("input", "9223372036854775807"), 1000)
+	require.True(t, streams[again.Next(claim(long + "/a").Requests())[0].Stream])
 }
 
 // keys are few, so that messages meet.

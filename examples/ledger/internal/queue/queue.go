@@ -27,16 +27,13 @@ func Topology(name string) rabbitmq.Topology {
 	return rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: name, SingleActive: true}, {Name: DeadLetters(name)}}}
 }
 
-// Window is how many messages the broker sends ahead of their acknowledgements,
-// and MaxEarly how many of them may wait for earlier ones: less, so that these
-// can come in.
-const (
-	Window   = 1024
-	MaxEarly = Window / 2
-)
+// Window is how many messages the broker sends ahead of their acknowledgements.
+const Window = 1024
 
 // Checked returns a receiver that gives next what is a message of the ledger,
-// and makes a dead letter of the rest.
+// and makes a dead letter of the rest. It takes the message's ID away: by
+// whichever way a message comes, it is known by its numbers alone, so that one
+// that comes by several is the same one.
 func Checked(next rabbitmq.Receiver) rabbitmq.Receiver { return checked{next} }
 
 type checked struct{ next rabbitmq.Receiver }
@@ -47,6 +44,7 @@ func (c checked) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.S
 		settle(rabbitmq.DeadLetter(err))
 		return nil
 	}
+	m.MessageId = ""
 	return c.next.Receive(ctx, m, settle)
 }
 

@@ -52,9 +52,6 @@ type Config struct {
 	// GapTimeout is how long a message waits for those with smaller numbers
 	// until they are asked for. Default: that of [ordering.Config].
 	GapTimeout time.Duration
-	// MaxEarly bounds the messages that wait in memory for those with smaller
-	// numbers. Default: that of [ordering.Config].
-	MaxEarly int
 	// Replayer, if set, is asked for messages that did not come.
 	Replayer ordering.Replayer
 	// Logger is told of what an operator should know. Default: none.
@@ -102,10 +99,8 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		Handler:    s.handle,
 		FailureFor: failure,
 		GapTimeout: cfg.GapTimeout,
-
-		MaxEarlyTotal: cfg.MaxEarly,
-		Replayer:      cfg.Replayer,
-		Logger:        cfg.Logger,
+		Replayer:   cfg.Replayer,
+		Logger:     cfg.Logger,
 		Dispatcher: dispatcher.Config[ordering.Job]{
 			Workers:    cfg.Workers,
 			Policy:     cfg.Policy,

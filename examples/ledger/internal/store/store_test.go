@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,27 @@ func listing(t require.TestingT, s book.Reader, subtree book.Account) (lines []s
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// The longest names that a message may have fit into every store.
+func TestLongNames(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	name := func(characters int) string {
+		text := make([]rune, characters)
+		for i := range text {
+			text[i] = 0x20000 + random.Int32N(40_000) // of four bytes, and not to be compressed
+		}
+		return string(text)
+	}
+	account, err := book.ParseAccount(name(512))
+	require.NoError(t, err)
+	var commodity book.Commodity
+	require.NoError(t, commodity.UnmarshalText([]byte(name(64))))
+	every(t, func(t *testing.T, s store.Store) {
+		c := changes(map[string]int64{account.String(): 1})
+		c.Balances[book.Holding{Account: account, Commodity: commodity}] = decimal.New(1, 0)
+		require.NoError(t, newWriter(t, s, "x").commit(c))
+	})
 }
 
 func TestStore(t *testing.T) {

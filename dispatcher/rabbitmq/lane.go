@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type slot struct {
 
 // result is what is told when mu is free again.
 type result struct {
+	p    *Publisher
 	done func(error)
 	err  error
 }
@@ -241,7 +243,7 @@ func (l *lane) finishLocked(s *slot, err error, told []result) []result {
 	} else {
 		l.p.failed.Add(1)
 	}
-	return append(told, result{s.done, err})
+	return append(told, result{l.p, s.done, err})
 }
 
 // retireLocked frees the slots that are over.
@@ -268,8 +270,18 @@ func (l *lane) retireLocked() {
 func tell(results []result) {
 	for i, r := range results {
 		results[i] = result{}
-		r.done(r.err)
+		r.tell()
 	}
+}
+
+// tell calls done, and logs a panic of it.
+func (r result) tell() {
+	defer func() {
+		if v := recover(); v != nil {
+			r.p.cfg.Logger.Error("rabbitmq: a callback of the publisher failed", "error", &dispatcher.PanicError{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	r.done(r.err)
 }
 
 // sweep finishes messages whose context has ended, and those that are

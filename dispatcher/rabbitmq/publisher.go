@@ -119,7 +119,7 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 //
 // done is called once, with nil when the event is confirmed; by any goroutine,
 // Go itself if the event cannot be sent. It must return soon, and must not
-// publish anything itself. Other errors than nil:
+// publish anything itself; a panic of it is logged. Other errors than nil:
 //
 //   - a [*PublishError] that wraps [ErrUnroutable], [ErrNacked], or the
 //     broker's reason, an [*amqp.Error], if it closed the channel because of
@@ -138,7 +138,7 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 func (p *Publisher) Go(ctx context.Context, e *ordering.Event, done func(error)) {
 	if err := p.goEvent(ctx, e, done); err != nil {
 		p.failed.Add(1)
-		done(err)
+		result{p, done, err}.tell()
 	}
 }
 

@@ -97,6 +97,17 @@ func TestPublishSync(t *testing.T) {
 	requireOrder(t, events, accounts, each)
 }
 
+// TestACallbackThatPanics: it is logged, and the others are called all the same.
+func TestACallbackThatPanics(t *testing.T) {
+	node := broker(t)
+	queue := newQueue(t, node, rabbitmq.Queue{})
+	p := newPublisher(t, rabbitmq.PublisherConfig{Endpoint: rabbitmq.Endpoint{URL: node.URL()}, Route: toQueue(queue), Channels: 1})
+	p.Go(t.Context(), nil, func(error) { panic("a bug") })
+	p.Go(t.Context(), event("7", 1), func(error) { panic("a bug") })
+	require.NoError(t, publishNow(t, p, event("7", 2)))
+	require.EqualValues(t, 2, p.Stats().Confirmed)
+}
+
 // TestUnroutable: messages that no queue gets come back, each as an error that
 // says where it was to go; those around them are confirmed.
 func TestUnroutable(t *testing.T) {

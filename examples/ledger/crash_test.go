@@ -109,6 +109,7 @@ type crashBook struct {
 	messages  []*book.Message
 	streams   lockkeys.Key // below which they are numbered
 	most      int          // streams
+	queued    bool         // they come from a queue, where they are known by their numbers
 }
 
 func newCrashBook(t *testing.T, db string, seed uint64) *crashBook {
@@ -218,11 +219,15 @@ func (b *crashBook) verify(t *testing.T) {
 	var order audit.Order
 	for i, m := range b.messages {
 		id := uint64(i + 1)
-		event := fmt.Sprintf("%s/%d", b.streams, id)
 		var claim lockkeys.Claim
 		require.NoError(t, m.Claim(&claim))
-		for _, p := range streams.Next(claim.Requests()) {
+		positions := streams.Next(claim.Requests())
+		for _, p := range positions {
 			last[p.Stream] = p.Number
+		}
+		event := fmt.Sprintf("%s/%d", b.streams, id)
+		if b.queued {
+			event = (&ordering.Event{Positions: positions}).Name()
 		}
 		tx := book.Begin(ctx, tables)
 		if _, err := book.Apply(tx, m); err != nil {

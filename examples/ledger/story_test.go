@@ -271,7 +271,7 @@ func (s *story) conclude(t *testing.T) {
 	}
 	p, err := producer.Open(t.Context(), s.outbox)
 	require.NoError(t, err)
-	s.book.streams, s.book.most = p.Streams(), producer.MaxStreams
+	s.book.streams, s.book.most, s.book.queued = p.Streams(), producer.MaxStreams, true
 	require.NoError(t, p.Close())
 	s.book.verify(t)
 	t.Logf("%d messages", len(s.book.messages))

@@ -51,7 +51,8 @@ type Config struct {
 	Owns func(stream lockkeys.Key) bool
 
 	// GapTimeout is how long an event waits for those before it until they
-	// are asked for, called T_gap in the paper. Default: 2 s.
+	// are asked for, called T_gap in the paper; when too many wait, they are
+	// asked for at once, but GapPolicy applies no sooner. Default: 2 s.
 	GapTimeout time.Duration
 	// Replayer is asked for what did not come. Default: none, so that a gap
 	// is a case for GapPolicy after GapTimeout.

@@ -13,7 +13,8 @@ import (
 type gap struct {
 	stream *stream
 	from   uint64
-	to     uint64 // as far as was known when it was noticed
+	to     uint64    // as far as was known when it was noticed
+	grace  time.Time // until then the policy does not apply
 	timer  *time.Timer
 	due    bool // to be asked for when the stream's last replay has ended
 	asked  bool
@@ -31,6 +32,7 @@ func (s *Sequencer) openGapLocked(st *stream, a *after) {
 	if first := st.firstEarly(); first != nil {
 		wait = s.cfg.GapTimeout - time.Since(first.arrived)
 	}
+	g.grace = time.Now().Add(wait)
 	g.timer = time.AfterFunc(max(wait, 0), func() { s.gapDue(g) })
 	s.counts.gaps.Add(1)
 	a.notices = append(a.notices, Notice{Kind: GapOpened, Time: time.Now(), Stream: st.key, Range: Range{st.key, g.from, g.to}})
@@ -138,6 +140,12 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 		s.do(&a)
 		return
 	}
+	if rest := time.Until(g.grace); rest > 0 { // it was asked for early, since too many wait
+		s.againLocked(g, rest)
+		s.mu.Unlock()
+		s.do(&a)
+		return
+	}
 	if cause == nil {
 		cause = errors.New("the replay ended without them")
 	}
@@ -161,7 +169,9 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 		if err := s.skipNumbers(st, missing, err); err != nil {
 			s.cfg.Logger.Error("numbers could not be skipped", "range", missing.String(), "err", err)
 		}
-		s.again(g)
+		s.mu.Lock()
+		s.againLocked(g, s.cfg.GapTimeout)
+		s.mu.Unlock()
 	case Stop:
 		s.stopLocked(err)
 		s.mu.Unlock()
@@ -189,13 +199,11 @@ func (s *Sequencer) isOpenLocked(g *gap, asked uint64, a *after) bool {
 	return false
 }
 
-// again gives a gap another grace time.
-func (s *Sequencer) again(g *gap) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// againLocked has a gap asked for again after a while.
+func (s *Sequencer) againLocked(g *gap, wait time.Duration) {
 	if g.stream.gap == g {
 		g.asked = false
-		g.timer.Reset(s.cfg.GapTimeout)
+		g.timer.Reset(wait)
 	}
 }
 

@@ -274,6 +274,33 @@ func TestASourceLimitsWhatWaits(t *testing.T) {
 	}
 }
 
+// However many wait, what is missing has its time to come.
+func TestNoPolicyBeforeTheGraceTimeIsOver(t *testing.T) {
+	for policy, after := range map[Policy][]string{
+		Park: {},
+		Skip: {"a2", "a3", "a4"},
+		Stop: {},
+	} {
+		t.Run(policy.String(), func(t *testing.T) {
+			cfg := Config{GapTimeout: 10 * time.Second, GapPolicy: policy, MaxEarly: 2}
+			story(t, cfg, func(t *testing.T, r *rig) {
+				r.offer(series("a", 2, 4)...)
+				r.sleep(9 * time.Second)
+				r.offer(ev("a1", "a=1"))
+				assert.Equal(t, []string{"a1", "a2", "a3", "a4"}, r.ran())
+				assert.Empty(t, r.parked())
+				require.NoError(t, r.seq.Err())
+			})
+			story(t, cfg, func(t *testing.T, r *rig) {
+				r.offer(series("a", 2, 4)...)
+				r.sleep(10 * time.Second)
+				assert.Equal(t, after, r.ran())
+				assert.Equal(t, policy == Stop, r.seq.Err() != nil)
+			})
+		})
+	}
+}
+
 func TestAFailedEventParksItsStreams(t *testing.T) {
 	story(t, Config{}, func(t *testing.T, r *rig) {
 		r.failing("x", errors.New("no such account"))

@@ -1,12 +1,12 @@
 package replay
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/interlock-go/interlock/internal/settings"
 )
 
 // Config configures a [Replayer]. Sources is required; the zero value of every
@@ -81,65 +81,50 @@ type Breaker struct {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Attempts, 5)
-	setDefault(&c.Backoff.Initial, 100*time.Millisecond)
-	setDefault(&c.Backoff.Max, max(10*time.Second, c.Backoff.Initial))
-	setDefault(&c.Backoff.Multiplier, 2)
-	setDefault(&c.Backoff.Jitter, 0.5)
+	settings.Default(&c.Attempts, 5)
+	settings.Default(&c.Backoff.Initial, 100*time.Millisecond)
+	settings.Default(&c.Backoff.Max, max(10*time.Second, c.Backoff.Initial))
+	settings.Default(&c.Backoff.Multiplier, 2)
+	settings.Default(&c.Backoff.Jitter, 0.5)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
-	setDefault(&c.Timeout, 10*time.Second)
-	setDefault(&c.MaxWait, time.Minute)
-	setDefault(&c.Breaker.Failures, 5)
-	setDefault(&c.Breaker.Open, 10*time.Second)
-	setDefault(&c.MaxOpen, 16)
-	setDefault(&c.MaxEvents, 8192)
-	setDefault(&c.MaxBytes, 64<<20)
+	settings.Default(&c.Timeout, 10*time.Second)
+	settings.Default(&c.MaxWait, time.Minute)
+	settings.Default(&c.Breaker.Failures, 5)
+	settings.Default(&c.Breaker.Open, 10*time.Second)
+	settings.Default(&c.MaxOpen, 16)
+	settings.Default(&c.MaxEvents, 8192)
+	settings.Default(&c.MaxBytes, 64<<20)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // validate names every problem at once. It is called on a config with its
 // defaults filled in.
 func (c Config) validate() error {
-	var problems []error
-	bad := func(when bool, text string, args ...any) {
-		if when {
-			problems = append(problems, fmt.Errorf(text, args...))
-		}
-	}
-	bad(len(c.Sources) == 0, "Sources is empty: give at least one")
+	var p settings.Problems
+	p.Add(len(c.Sources) == 0, "Sources is empty: give at least one")
 	names := map[string]bool{}
 	for i, s := range c.Sources {
-		bad(s.Source == nil, "Sources[%d].Source is nil", i)
-		bad(s.Name == "", "Sources[%d].Name is empty: errors and the log need it", i)
-		bad(s.Name != "" && names[s.Name], "Sources[%d].Name is %q, like that of an earlier one", i, s.Name)
+		p.Add(s.Source == nil, "Sources[%d].Source is nil", i)
+		p.Add(s.Name == "", "Sources[%d].Name is empty: errors and the log need it", i)
+		p.Add(s.Name != "" && names[s.Name], "Sources[%d].Name is %q, like that of an earlier one", i, s.Name)
 		names[s.Name] = true
 	}
-	bad(c.Attempts < 1, "Attempts is %d: it must be at least 1", c.Attempts)
-	bad(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
-	bad(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
-	bad(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
-	bad(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
-	bad(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	bad(c.MaxWait < 0, "MaxWait is %v: it must not be negative", c.MaxWait)
-	bad(c.Breaker.Failures < 1, "Breaker.Failures is %d: it must be at least 1", c.Breaker.Failures)
-	bad(c.Breaker.Open < 0, "Breaker.Open is %v: it must not be negative", c.Breaker.Open)
-	bad(c.MaxOpen < 1, "MaxOpen is %d: it must be at least 1", c.MaxOpen)
-	bad(c.MaxEvents < 1, "MaxEvents is %d: it must be at least 1", c.MaxEvents)
-	bad(c.MaxBytes < 1, "MaxBytes is %d: it must be at least 1", c.MaxBytes)
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+	p.Add(c.Attempts < 1, "Attempts is %d: it must be at least 1", c.Attempts)
+	p.Add(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
+	p.Add(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
+	p.Add(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
+	p.Add(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.MaxWait < 0, "MaxWait is %v: it must not be negative", c.MaxWait)
+	p.Add(c.Breaker.Failures < 1, "Breaker.Failures is %d: it must be at least 1", c.Breaker.Failures)
+	p.Add(c.Breaker.Open < 0, "Breaker.Open is %v: it must not be negative", c.Breaker.Open)
+	p.Add(c.MaxOpen < 1, "MaxOpen is %d: it must be at least 1", c.MaxOpen)
+	p.Add(c.MaxEvents < 1, "MaxEvents is %d: it must be at least 1", c.MaxEvents)
+	p.Add(c.MaxBytes < 1, "MaxBytes is %d: it must be at least 1", c.MaxBytes)
+	return p.Err(ErrConfig)
 }
 
 func (b Backoff) start() *backoff.ExponentialBackOff {

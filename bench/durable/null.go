@@ -16,8 +16,8 @@ func (nullStore) Acquire(_ context.Context, streams []lockkeys.Key) ([]ordering.
 	return make([]ordering.StreamState, len(streams)), nil
 }
 
-func (nullStore) Commit(context.Context, ordering.Record) error      { return nil }
-func (nullStore) Parked(context.Context) ([]ordering.Parking, error) { return nil, nil }
-func (nullStore) Backlog(context.Context) ([]lockkeys.Key, error)    { return nil, nil }
-func (nullStore) Prune(context.Context, time.Time) (int64, error)    { return 0, nil }
-func (nullStore) Close() error                                       { return nil }
+func (nullStore) Commit(context.Context, ordering.Record) error                 { return nil }
+func (nullStore) Parked(context.Context, ...string) ([]ordering.Parking, error) { return nil, nil }
+func (nullStore) Backlog(context.Context) ([]lockkeys.Key, error)               { return nil, nil }
+func (nullStore) Prune(context.Context, time.Time) (int64, error)               { return 0, nil }
+func (nullStore) Close() error                                                  { return nil }

@@ -2,6 +2,7 @@ package httpreplay
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -23,6 +24,9 @@ func (k Key) String() string { return "key " + k.ID }
 
 // GoString is as String, for %#v.
 func (k Key) GoString() string { return k.String() }
+
+// LogValue is as String, for log/slog, whose JSON would have the secret.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 func (k Key) validate() error { return httpauth.Key(k).Validate() }
 

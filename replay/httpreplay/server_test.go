@@ -3,6 +3,7 @@ package httpreplay_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -166,6 +167,10 @@ func TestBadServerConfig(t *testing.T) {
 		assert.ErrorContains(t, err, problem)
 	}
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", newKey, newKey, newKey, newKey), "fedcba", "secrets stay out of logs")
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("uses", "key", newKey)
+	assert.Contains(t, log.String(), newKey.String())
+	assert.NotContains(t, log.String(), base64.StdEncoding.EncodeToString(newKey.Secret))
 }
 
 // A client that goes away ends the request to the source.

@@ -76,7 +76,7 @@ func (s *Sequencer) evictParkingsLocked() {
 
 func (s *Sequencer) isQuietLocked(p *parking) bool {
 	for key := range p.streams {
-		if !s.mu.streams[key].quiet() {
+		if st := s.mu.streams[key]; st != nil && !st.quiet() {
 			return false
 		}
 	}

@@ -126,6 +126,7 @@ func (s *Sequencer) closeLocked(st *stream, n, missing uint64, p **parking, a *a
 				Range: Range{st.key, n, n}, Reason: (*p).Reason, Err: (*p).fault, Event: (*p).culprit()})
 		}
 		st.parking = *p
+		s.mu.idle.remove(st)
 		(*p).streams[st.key] = st.heldFrom.Load()
 		s.dirtyLocked(*p)
 	}
@@ -307,11 +308,14 @@ func (s *Sequencer) isDoneLocked(h HeldEvent) bool {
 	return true
 }
 
-// fencesLocked returns the tokens of a parking's streams.
+// fencesLocked returns the tokens of a parking's streams. Without one that has
+// left memory, the store refuses the parking, and it is loaded anew.
 func (s *Sequencer) fencesLocked(p *parking) Fences {
 	fences := make(Fences, len(p.streams))
 	for key := range p.streams {
-		fences[key] = s.mu.streams[key].fence
+		if st := s.mu.streams[key]; st != nil {
+			fences[key] = st.fence
+		}
 	}
 	return fences
 }

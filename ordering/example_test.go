@@ -107,16 +107,16 @@ func ExampleSequencer_Resume() {
 	fmt.Println(len(parked), "parked:", parked[0].Streams[0], parked[0].Reason, err)
 
 	outOfPaper = false
-	fmt.Println(seq.Resume(ctx, lockkeys.Must("order", "7")))
-	fmt.Println(seq.Offer(ctx, order(3, "shipped"), nil), seq.Drain(ctx), seq.Close())
+	resumed := seq.Resume(ctx, lockkeys.Must("order", "7"))
+	offered := seq.Offer(ctx, order(3, "shipped"), nil)
+	fmt.Println(resumed, offered, seq.Drain(ctx), seq.Close())
 	// Output:
 	// order/7=1 is held
 	// order/7=2 is held
 	// <nil> <nil>
 	// 1 parked: order/7=1 failure <nil>
-	// <nil>
 	// order/7=1: created
 	// order/7=2: paid
 	// order/7=3: shipped
-	// <nil> <nil> <nil>
+	// <nil> <nil> <nil> <nil>
 }

@@ -217,6 +217,26 @@ func TestAnOperatorTakesOver(t *testing.T) {
 	})
 }
 
+// A panic of Owns is the error of New, and leaves no goroutine.
+func TestOwnsPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, NewMemory())
+		r.start(Config{})
+		r.failing("a1", errors.New("bad"))
+		r.offer(series("a", 1, 2)...)
+		require.NoError(t, r.seq.Close())
+		parked, err := r.store.Parked(t.Context())
+		require.NoError(t, err)
+		fence, err := r.store.Fence(t.Context(), key("a"))
+		require.NoError(t, err)
+		require.NoError(t, r.store.Unpark(t.Context(), parked[0].ID, Fences{key("a"): fence})) // so that there is a backlog
+		_, err = New(t.Context(), Config{Store: r.store, Handler: r.handle, Owns: func(lockkeys.Key) bool { panic("no idea") }})
+		var caught *dispatcher.PanicError
+		require.ErrorAs(t, err, &caught)
+		assert.Equal(t, "no idea", caught.Value)
+	})
+}
+
 // TestParkingsLeaveMemory: and come back, with all their streams, when one of
 // those is asked for.
 func TestParkingsLeaveMemory(t *testing.T) {

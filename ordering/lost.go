@@ -105,7 +105,10 @@ func (s *Sequencer) lookAtLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
+	if backlog, err = s.owned(backlog...); err != nil {
+		s.cfg.Logger.Error("Owns failed: what is held of lost streams is left alone", "err", err)
+		return nil
+	}
 	s.mu.Lock()
 	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.mu.lost[key] || s.mu.streams[key] != nil })
 	s.mu.Unlock()

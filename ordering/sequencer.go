@@ -114,10 +114,16 @@ func (s *Sequencer) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	backlog = slices.DeleteFunc(backlog, func(key lockkeys.Key) bool { return !s.cfg.Owns(key) })
+	if backlog, err = s.owned(backlog...); err != nil {
+		return err
+	}
 	var came []string // parkings for numbers that have come since
 	for _, p := range parked {
-		if (p.Reason == Gap || p.Reason == Waiting) && s.cfg.Owns(p.Gap.Stream) {
+		mine, err := s.owned(p.Gap.Stream)
+		if err != nil {
+			return err
+		}
+		if (p.Reason == Gap || p.Reason == Waiting) && len(mine) > 0 {
 			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
 			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
 			if err != nil {
@@ -152,6 +158,20 @@ func (s *Sequencer) recover(ctx context.Context) error {
 		s.reopenLocked(s.mu.parkings[id])
 	}
 	return nil
+}
+
+// owned returns those of streams that are this sequencer's. A panic of Owns is
+// the error.
+func (s *Sequencer) owned(streams ...lockkeys.Key) (mine []lockkeys.Key, err error) {
+	err = contain(func() error {
+		for _, key := range streams {
+			if s.cfg.Owns(key) {
+				mine = append(mine, key)
+			}
+		}
+		return nil
+	})
+	return mine, err
 }
 
 func (h HeldEvent) has(stream lockkeys.Key, number uint64) bool {

@@ -90,6 +90,10 @@
 // its streams to the other. [Partitions.Owns] tells a sequencer which streams
 // are its own when it begins.
 //
+// An event has all its streams in one partition, or it is refused. Give an outbox
+// [Partitions.Check], so that it is refused before its transaction is committed
+// and not after.
+//
 // # What the broker does
 //
 // Measured with RabbitMQ 3.10, one node:

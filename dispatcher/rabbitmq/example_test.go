@@ -3,6 +3,7 @@ package rabbitmq_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"sync"
@@ -66,6 +67,31 @@ func ExamplePartitionOf() {
 	// Output:
 	// 8 8
 	// rabbitmq: the event has streams in several partitions: event "t1": client/42/account/7 is in 8 of 16, client/43/account/1 in 4: give the streams their first 2 segments in common, send one event to each, or have one partition
+}
+
+// What no partition can have is refused while it can still be refused, by the
+// outbox of the transaction that would commit it.
+func ExamplePartitions_Check() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection would have a database of its own
+	parts := rabbitmq.Partitions{Prefix: "accounts", Count: 16}
+	box, err := outbox.New(ctx, db, outbox.SQLite, outbox.Config{Check: parts.Check})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback() // the transfer that could not be told of
+	_, err = box.Enqueue(ctx, tx, &ordering.Event{ID: "t1"}, lockkeys.Must("client", "42"), lockkeys.Must("client", "43"))
+	fmt.Println(errors.Is(err, rabbitmq.ErrSpansPartitions))
+	// Output: true
 }
 
 // Many events are on their way at the same time; each is confirmed on its own.

@@ -34,6 +34,8 @@ var ErrSpansPartitions = errors.New("rabbitmq: the event has streams in several 
 // queue per partition, each with a consumer of its own, cannot keep order
 // between them, so an event whose streams are in several is refused, with an
 // error that wraps [ErrSpansPartitions] and is marked by [dispatcher.Permanent].
+// Where events are committed before they are published, refuse them before
+// that, with [Partitions.Check].
 func PartitionOf(e *ordering.Event, n int) (int, error) {
 	if len(e.Positions) == 0 {
 		return 0, dispatcher.Permanent(&ordering.EventError{ID: e.ID, Reason: ordering.ErrNoPosition})
@@ -87,6 +89,30 @@ func (p Partitions) Route(e *ordering.Event) (exchange, key string, err error) {
 		return "", "", err
 	}
 	return "", p.QueueName(partition), nil
+}
+
+// Check returns the error for which a [Publisher] with this Route would refuse
+// the event for good: it is in several partitions, or no message can hold it,
+// in frames of RabbitMQ's usual 128 KiB. Where events are refused there it is
+// too late if they were committed before, so it is for what commits them:
+//
+//	outbox.New(ctx, db, outbox.PostgreSQL, outbox.Config{Check: parts.Check})
+//
+// The queues' own limits, and the broker's for a body, it does not know.
+func (p Partitions) Check(e *ordering.Event) error {
+	if err := canBeSent(e); err != nil {
+		return err
+	}
+	exchange, key, err := p.Route(e)
+	if err != nil {
+		return err
+	}
+	const usualFrame = 128 << 10
+	m := message{exchange: exchange, key: key, Publishing: Message(e)}
+	if err = m.measure(); err == nil {
+		err = m.fits(usualFrame)
+	}
+	return dispatcher.Permanent(err)
 }
 
 // Owns tells which streams are in a partition, for the sequencer of its queue:

@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -142,4 +143,42 @@ func TestPartitionedPublishing(t *testing.T) {
 		}
 	}
 	assert.Equal(t, accounts*each, total)
+}
+
+// TestPartitionsCheck: what a publisher would refuse for good, it refuses.
+func TestPartitionsCheck(t *testing.T) {
+	parts := rabbitmq.Partitions{Prefix: "orders", Count: 16}
+	at := func(streams ...string) (list []ordering.Position) {
+		for _, s := range streams {
+			list = append(list, ordering.Position{Stream: lockkeys.MustParse(s), Number: ordering.MaxNumber})
+		}
+		return list
+	}
+	header := func(name, value string) *ordering.Event {
+		return &ordering.Event{Positions: at("client/42"), Headers: map[string]string{name: value}}
+	}
+	var wide []string
+	for i := range ordering.MaxPositions {
+		wide = append(wide, fmt.Sprintf("client/42/account/%d", i))
+	}
+	require.NoError(t, parts.Check(&ordering.Event{Positions: at("client/42/account/7", "client/42/card/1")}))
+	require.NoError(t, parts.Check(header("note", strings.Repeat("x", 100<<10))))
+	for name, test := range map[string]struct {
+		event *ordering.Event
+		says  string
+	}{
+		"nil":            {nil, "it is nil"},
+		"not valid":      {&ordering.Event{}, "no position"},
+		"two partitions": {&ordering.Event{Positions: at("client/42", "client/43")}, "in several partitions"},
+		"reserved name":  {header(rabbitmq.CausationHeader, "mine"), "the event itself"},
+		"long name":      {header(strings.Repeat("h", 256), ""), "256 bytes long"},
+		"long header":    {header("note", strings.Repeat("x", 128<<10)), "a frame holds 131072"},
+		"many streams":   {&ordering.Event{Positions: at(wide...)}, "a frame holds 131072"},
+	} {
+		err := parts.Check(test.event)
+		require.ErrorContains(t, err, test.says, name)
+		assert.True(t, dispatcher.IsPermanent(err), name)
+	}
+	parts.Prefix = strings.Repeat("q", 255)
+	require.ErrorContains(t, parts.Check(header("note", "")), "routing key")
 }

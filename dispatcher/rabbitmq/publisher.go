@@ -143,6 +143,19 @@ func (p *Publisher) Go(ctx context.Context, e *ordering.Event, done func(error))
 }
 
 func (p *Publisher) goEvent(ctx context.Context, e *ordering.Event, done func(error)) error {
+	if err := canBeSent(e); err != nil {
+		return err
+	}
+	exchange, key, err := p.cfg.Route(e)
+	if err != nil {
+		return fmt.Errorf("rabbitmq: no route for event %.80q: %w", e.Name(), err)
+	}
+	return p.give(ctx, rootHash(e.Positions[0].Stream), message{exchange: exchange, key: key, Publishing: Message(e)}, done)
+}
+
+// canBeSent returns an error for an event that no message can stand for,
+// wherever it is to go.
+func canBeSent(e *ordering.Event) error {
 	if e == nil {
 		return dispatcher.Permanent(&MessageError{Part: "event", Err: errNoEvent})
 	}
@@ -154,11 +167,7 @@ func (p *Publisher) goEvent(ctx context.Context, e *ordering.Event, done func(er
 			return dispatcher.Permanent(&MessageError{e.Name(), fmt.Sprintf("header %q", name), errReserved})
 		}
 	}
-	exchange, key, err := p.cfg.Route(e)
-	if err != nil {
-		return fmt.Errorf("rabbitmq: no route for event %.80q: %w", e.Name(), err)
-	}
-	return p.give(ctx, rootHash(e.Positions[0].Stream), message{exchange: exchange, key: key, Publishing: Message(e)}, done)
+	return nil
 }
 
 var (

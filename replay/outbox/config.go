@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/settings"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Config configures an [Outbox]; the zero value of a field means its default.
@@ -14,10 +15,25 @@ type Config struct {
 	// be had until then. Events that were not sent are kept for ever.
 	// Default: 7 days.
 	Retention time.Duration
+	// Check, if set, is called by [Outbox.Enqueue] with every event, before
+	// anything of it is written. Its error refuses the event, and Enqueue's
+	// wraps it. So it keeps out what the way to the receivers cannot carry, an
+	// event with streams in two partitions for example: once the transaction
+	// is committed, such an event can only be parked, with all its streams.
+	// For a broker's partitions there is rabbitmq.Partitions.Check.
+	//
+	// The event lacks nothing but its numbers: each is [ordering.MaxNumber],
+	// the longest. It is not to be changed. Check is called by whoever
+	// enqueues, by several goroutines perhaps, while the transaction is open:
+	// it should be quick, and ask no database. Default: all events are taken.
+	Check func(e *ordering.Event) error
 }
 
 func (c Config) withDefaults() Config {
 	settings.Default(&c.Retention, 7*24*time.Hour)
+	if c.Check == nil {
+		c.Check = func(*ordering.Event) error { return nil }
+	}
 	return c
 }
 

@@ -42,6 +42,12 @@
 // is kept. The relay logs it as an error and counts it in [RelayStats];
 // [Outbox.Stats] counts what is parked now.
 //
+// By then it is too late to refuse the change that such an event tells of. What
+// is known beforehand to have no way to its receivers belongs to [Config.Check],
+// which refuses it in the producer's transaction: above all an event whose
+// streams are in two partitions of a broker, for which there is
+// rabbitmq.Partitions.Check.
+//
 // [Outbox.Parked] lists such events. [Outbox.Resume] lets one be tried again,
 // and [Outbox.Skip] gives one up: its numbers count as never having existed
 // from then on, for receivers too, and what is behind it goes on in order. All

@@ -26,9 +26,9 @@ import (
 //
 // When there is an error the transaction is as it was before the call and can
 // go on, unless the database itself failed: then it has been rolled back. The
-// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered],
-// [ErrEnded], [ErrDuplicateID], an [*ordering.EventError] or what the database
-// said.
+// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded],
+// [ErrDuplicateID], an [*ordering.EventError], that of [Config.Check] or what
+// the database said.
 //
 // Until the transaction ends, others that enqueue an event on one of the
 // streams wait, in Enqueue; see the package comment. The same transaction must
@@ -40,6 +40,9 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	e, err := prepare(event, streams)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.config.Check(e); err != nil {
+		return nil, fmt.Errorf("outbox: enqueue event %.80q: refused by Config.Check: %w", e.ID, err)
 	}
 	t, err := o.begin(ctx, tx)
 	if err != nil {
@@ -70,6 +73,10 @@ func undo(ctx context.Context, tx *sql.Tx) {
 	}
 }
 
+// unknown is the number of an event until it gets its own: the longest, so that
+// what has room with it has room.
+const unknown = ordering.MaxNumber
+
 // prepare returns a copy of the event that lacks nothing but its numbers.
 func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, error) {
 	if event == nil {
@@ -81,10 +88,10 @@ func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, er
 		if p.Number != 0 {
 			return nil, fmt.Errorf("%w: %s", ErrNumbered, p)
 		}
-		e.Positions[i].Number = 1 // any that is valid, until it gets its own
+		e.Positions[i].Number = unknown
 	}
 	for _, stream := range streams {
-		e.Positions = append(e.Positions, ordering.Position{Stream: stream, Number: 1})
+		e.Positions = append(e.Positions, ordering.Position{Stream: stream, Number: unknown})
 	}
 	if e.ID == "" {
 		e.ID = rand.Text()

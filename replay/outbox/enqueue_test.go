@@ -15,6 +15,7 @@ import (
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
@@ -87,6 +88,47 @@ func TestEnqueueRefuses(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "a=2, new=1", ordering.FormatSequenceID(e.Positions), "nothing was half done")
 		})
+	})
+}
+
+// TestEnqueueChecks: what Config.Check refuses leaves no trace, and what it is
+// given lacks its numbers only.
+func TestEnqueueChecks(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		var checked []*ordering.Event
+		box, db := p.box(t, outbox.Config{Check: func(e *ordering.Event) error {
+			checked = append(checked, e)
+			assert.NoError(t, e.Validate())
+			assert.NotEmpty(t, e.ID)
+			assert.NotZero(t, e.Time)
+			if len(e.Positions) > 1 {
+				return assert.AnError
+			}
+			return nil
+		}})
+		inTx(t, db, func(tx *sql.Tx) {
+			for _, streams := range [][]string{{"a"}, {"a", "b"}, {"b"}, {"new", "a"}, {"a"}} {
+				e, err := box.Enqueue(t.Context(), tx, &ordering.Event{}, keys(streams...)...)
+				if len(streams) > 1 {
+					require.ErrorIs(t, err, assert.AnError)
+					require.ErrorContains(t, err, "Config.Check")
+					assert.Nil(t, e)
+				} else {
+					require.NoError(t, err)
+				}
+			}
+			_, err := box.Enqueue(t.Context(), tx, nil, keys("a")...)
+			require.ErrorIs(t, err, outbox.ErrNoEvent)
+		})
+		assert.Len(t, checked, 5, "what is not valid is not asked about")
+		stats, err := box.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, stats.Unsent)
+		for stream, last := range map[string]uint64{"a": 2, "b": 1} {
+			assert.Equal(t, last+1, put(t, box, db, stream).Positions[0].Number, stream)
+		}
+		_, err = box.Fetch(t.Context(), lockkeys.MustParse("new"), 1, 1)
+		require.ErrorIs(t, err, replay.ErrNotAssigned)
 	})
 }
 

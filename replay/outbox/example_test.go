@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -135,6 +137,43 @@ func ExampleOutbox_Fetch() {
 	// order/42=2 paid
 	// order/42=3;end shipped
 	// never existed: [order/42: 4 to 5] <nil>
+}
+
+// A transfer between two clients would be in two partitions of the broker: it
+// is refused before it is committed, and the transaction can do otherwise.
+func ExampleConfig() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)                                   // each connection would have a database of its own
+	parts := rabbitmq.Partitions{Prefix: "bank", Count: 16} // as the relay's publisher has them
+	box, err := outbox.New(ctx, db, outbox.SQLite, outbox.Config{Check: parts.Check})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	from, to := lockkeys.Must("client", "42"), lockkeys.Must("client", "43")
+	_, err = box.Enqueue(ctx, tx, &ordering.Event{Type: "Transfer"}, from, to)
+	if errors.Is(err, rabbitmq.ErrSpansPartitions) { // one event to each
+		if _, err = box.Enqueue(ctx, tx, &ordering.Event{ID: "t1-from", CorrelationID: "t1"}, from); err == nil {
+			_, err = box.Enqueue(ctx, tx, &ordering.Event{ID: "t1-to", CorrelationID: "t1"}, to)
+		}
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	stats, err := box.Stats(ctx)
+	fmt.Println(stats.Unsent, err)
+	// Output: 2 <nil>
 }
 
 // The broker refuses an event for good. Its stream waits until an operator, in

@@ -109,6 +109,14 @@ type Config[M any] struct {
 	// Default: 65,536.
 	MaxParked int
 
+	// StrictLocking keeps a message's keys, all of them, until it has ended:
+	// [Release] is refused with [ErrStrictLocking]. Set it where what a handler
+	// does becomes visible or durable only after it has returned, as in a
+	// transaction that somebody else commits: given back before, a key would
+	// let the next message work with what may still come to nothing. In the
+	// words of databases that is strict two-phase locking. Default: false.
+	StrictLocking bool
+
 	// CancelGrace is how long before its deadline a shutdown ends the
 	// contexts of handlers that still run; at most half of the time given to
 	// the shutdown. Default: 500 ms.

@@ -32,6 +32,11 @@ func InfoFrom(ctx context.Context) (info Info, ok bool) {
 // nothing is given back. If the message is tried again later, it takes the
 // keys anew, as with [Widen].
 //
+// Give back only what is final. Where a handler's work becomes durable after
+// it has returned, as in a transaction that commits then, it must keep its
+// keys: such a dispatcher has [Config.StrictLocking] set, as that of package
+// ordering's Sequencer has, and the error is [ErrStrictLocking].
+//
 // ctx must be the context of a running [Handler], or made from it, else the
 // error is [ErrNoHandler]; that is also the answer in a [BatchHandler], whose
 // messages have their keys in common.

@@ -54,6 +54,9 @@ var (
 	// ErrNoHandler is returned by Release for a context that is not one of a
 	// handler that is running.
 	ErrNoHandler = errors.New("dispatcher: not the context of a running handler")
+	// ErrStrictLocking is returned by Release where Config.StrictLocking is
+	// set.
+	ErrStrictLocking = errors.New("dispatcher: keys are kept until the message has ended (StrictLocking): what its handler does is final only after it has returned")
 	// ErrNotHeld is wrapped by what Release returns for a key that the
 	// message's claim does not have.
 	ErrNotHeld = errors.New("dispatcher: key is not one of the message's claim")

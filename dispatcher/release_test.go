@@ -46,6 +46,33 @@ func TestReleaseErrors(t *testing.T) {
 	})
 }
 
+// TestStrictLocking: no key of a message is given back before it has ended,
+// and being refused changes nothing.
+func TestStrictLocking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{StrictLocking: true, MaxAttempts: 2})
+		ended, tries := false, 0
+		first := newJob("", func(ctx context.Context) error {
+			for _, keys := range [][]lockkeys.Key{{key("a")}, {key("s")}, {key("a"), key("s")}, {key("not held")}, {}} {
+				err := dispatcher.Release(context.WithValue(ctx, errBoom, 1), keys...)
+				require.ErrorIs(t, err, dispatcher.ErrStrictLocking)
+				require.NotErrorIs(t, err, dispatcher.ErrNotHeld)
+			}
+			require.Equal(t, requests("a", "~s"), d.Snapshot().Messages[0].Claim)
+			time.Sleep(time.Second)
+			if tries++; tries == 1 {
+				return errBoom
+			}
+			ended = true
+			return nil
+		}, "a", "~s")
+		behind := func(context.Context) error { require.True(t, ended); return nil }
+		submit(t, d, first, newJob("", behind, "a"), newJob("", behind, "s"), newJob("", behind, "~a/b"))
+		drain(t, d)
+		require.ErrorIs(t, dispatcher.Release(t.Context(), key("a")), dispatcher.ErrNoHandler)
+	})
+}
+
 // TestReleaseOfAnEarlierAttempt: a goroutine left over from the first attempt
 // must not give back what the second one holds.
 func TestReleaseOfAnEarlierAttempt(t *testing.T) {

@@ -86,6 +86,9 @@ func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	if d.cfg.BatchHandler != nil || len(w.batch) == 0 || s.over {
 		return ErrNoHandler
 	}
+	if d.cfg.StrictLocking {
+		return ErrStrictLocking
+	}
 	t := w.batch[0]
 	requests := t.claim.Requests()
 	for _, k := range keys {

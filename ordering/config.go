@@ -29,7 +29,8 @@ type Config struct {
 	// 64, since handlers mostly wait for a store, and those that wait for the
 	// same flush of a disk share it; for MaxAttempts it is 5. Keys, Handler,
 	// BatchHandler, Failure, FailureFor and DeadLetter are the sequencer's and
-	// must not be set.
+	// must not be set. StrictLocking is always on: an event's keys are kept
+	// until its numbers are done, which is after its handler has returned.
 	Dispatcher dispatcher.Config[Job]
 
 	// Failure is what happens when an event's attempts are used up or its

@@ -87,6 +87,7 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	d.Handler = s.handle
 	d.FailureFor = s.failureFor
 	d.DeadLetter = s.fail
+	d.StrictLocking = true // what a handler did counts from the commit on
 	if d.MaxPendingBytes > 0 && d.Size == nil {
 		d.Size = func(j Job) int64 { return j.Event.Size() }
 	}

@@ -74,6 +74,10 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // very end, the transaction may have been committed all the same; then the next
 // attempt finds a duplicate, which is right.
 //
+// apply must not give keys back with [dispatcher.Release], since nothing of its
+// work is final before the commit. A sequencer's handlers cannot; a dispatcher
+// of the caller's own refuses it with dispatcher.Config.StrictLocking.
+//
 // On SQLite, which has one writer, the effects of jobs that wait at the same
 // time run one after the other in one transaction, each in a savepoint. On
 // PostgreSQL each has a transaction of its own.

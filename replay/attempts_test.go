@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/replay"
 )
@@ -122,7 +123,7 @@ func TestCancel(t *testing.T) {
 
 // What a source refuses, or does not keep any more, it is not asked for again.
 func TestPermanent(t *testing.T) {
-	for _, reason := range []error{replay.Permanent(errOut), replay.ErrNotRetained} {
+	for _, reason := range []error{dispatcher.Permanent(errOut), replay.ErrNotRetained} {
 		synctest.Test(t, func(t *testing.T) {
 			source, start := scripted(fails(reason)), time.Now()
 			r := replayer(t, replay.Config{Sources: of(source), Breaker: replay.Breaker{Failures: 1}})
@@ -133,6 +134,12 @@ func TestPermanent(t *testing.T) {
 			assert.Equal(t, "closed", r.Stats().Sources[0].Breaker)
 		})
 	}
+}
+
+// What is no error stays none, however it is marked.
+func TestMarksOfNil(t *testing.T) {
+	require.NoError(t, replay.RetryAfter(nil, time.Second))
+	assert.Zero(t, replay.RetryAfterOf(nil))
 }
 
 // A source that says when to come again is not asked before, by anyone.

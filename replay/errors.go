@@ -91,21 +91,6 @@ func (e *UnansweredError) Error() string {
 // Unwrap gives the errors of the sources to errors.Is and errors.As.
 func (e *UnansweredError) Unwrap() []error { return e.Errs }
 
-type permanentError struct{ error }
-
-func (e permanentError) Unwrap() error { return e.error }
-
-// Permanent marks an error of a source as one that asking again will not mend:
-// a request that it refuses, for example. The source is not asked for the
-// range again in the same replay, and its breaker does not count the error.
-func Permanent(err error) error { return permanentError{err} }
-
-// IsPermanent tells whether err was marked by [Permanent].
-func IsPermanent(err error) bool {
-	var p permanentError
-	return errors.As(err, &p)
-}
-
 type retryAfterError struct {
 	error
 	after time.Duration
@@ -114,8 +99,14 @@ type retryAfterError struct {
 func (e retryAfterError) Unwrap() error { return e.error }
 
 // RetryAfter marks an error of a source that wants no request for some time.
-// Until then no replay asks it; see also [Config.MaxWait].
-func RetryAfter(err error, after time.Duration) error { return retryAfterError{err, after} }
+// Until then no replay asks it; see also [Config.MaxWait]. RetryAfter(nil, …) is
+// nil.
+func RetryAfter(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return retryAfterError{err, after}
+}
 
 // RetryAfterOf returns the time that [RetryAfter] gave to err, 0 if none.
 func RetryAfterOf(err error) time.Duration {

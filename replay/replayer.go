@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -138,7 +139,7 @@ func (r *Replayer) ask(ctx context.Context, f *flight, w *want, i int) error {
 		b.asked = i + 1
 		if err != nil {
 			w.errs[i] = &SourceError{s.Name, asked, err}
-			if IsPermanent(err) || errors.Is(err, ErrNotRetained) {
+			if dispatcher.IsPermanent(err) || errors.Is(err, ErrNotRetained) {
 				b.left = without(b.left, s)
 			}
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -42,7 +43,7 @@ func newSource(named NamedSource, cfg Config) *source {
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Breaker.Failures },
 		OnStateChange: s.changed,
 		IsSuccessful:  works,
-		IsExcluded:    IsPermanent,
+		IsExcluded:    dispatcher.IsPermanent,
 	})
 	return s
 }
@@ -108,7 +109,7 @@ func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, e
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
-		return Answer{}, Permanent(err) // the caller left: that is not to the source's discredit
+		return Answer{}, dispatcher.Permanent(err) // the caller left: that is not to the source's discredit
 	case limited.Err() != nil:
 		err = fmt.Errorf("no answer within %v: %w", s.cfg.Timeout, err)
 	}

@@ -19,8 +19,11 @@ type Source interface {
 	//
 	// If it can answer for none it says why: with an error that wraps
 	// [ErrNotRetained] or [ErrNotAssigned], or with an empty answer if it
-	// does not know. Any other error means that the source failed, see
-	// [Permanent] and [RetryAfter].
+	// does not know. Any other error means that the source failed. One that
+	// is marked by [dispatcher.Permanent] says that asking again will not mend
+	// it, as a request that is refused: the source is not asked for the range
+	// again in the same replay, and its breaker does not count the error. One
+	// marked by [RetryAfter] says when to ask again.
 	//
 	// It must return soon after the context has ended. The events are the
 	// caller's once returned.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/replay"
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 )
 
@@ -66,7 +66,7 @@ func TestWrongKey(t *testing.T) {
 	server := serve(t, httpreplay.ServerConfig{Source: logOf(3)})
 	_, err := client(t, server, httpreplay.ClientConfig{Key: oldKey}).Fetch(t.Context(), order, 1, 1)
 	require.ErrorIs(t, err, httpreplay.ErrUnauthorised)
-	assert.True(t, replay.IsPermanent(err))
+	assert.True(t, dispatcher.IsPermanent(err))
 	var e *httpreplay.Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, http.StatusUnauthorized, e.Status)

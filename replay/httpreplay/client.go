@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -98,7 +99,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 }
 
 // Fetch implements [replay.Source] with one request. The error is an [*Error],
-// marked by [replay.Permanent] or [replay.RetryAfter] where that applies.
+// marked by [dispatcher.Permanent] or [replay.RetryAfter] where that applies.
 func (c *Client) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -127,7 +128,7 @@ func (c *Client) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64
 	if err != nil {
 		err = &Error{URL: address, Status: response.StatusCode, Err: err}
 		if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrVersion) {
-			err = replay.Permanent(err)
+			err = dispatcher.Permanent(err)
 		}
 	}
 	return answer, err
@@ -170,7 +171,7 @@ func refusal(response *http.Response, address string) error {
 	case e.Code == codeNotRetained || e.Code == codeNotAssigned:
 		return e
 	case e.Code == codeTooLarge || status >= 300 && status < 500 && !passing(status):
-		return replay.Permanent(e)
+		return dispatcher.Permanent(e)
 	}
 	if after := retryAfter(response.Header.Get("Retry-After"), time.Now()); after > 0 {
 		return replay.RetryAfter(e, after)

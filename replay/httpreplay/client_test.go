@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 )
@@ -86,7 +87,7 @@ func TestOddResponses(t *testing.T) {
 			}
 			assert.ErrorContains(t, err, server.URL+"/replay?from=1&stream=order%2F7&to=2")
 			assert.ErrorContains(t, err, c.text)
-			assert.Equal(t, c.permanent, replay.IsPermanent(err))
+			assert.Equal(t, c.permanent, dispatcher.IsPermanent(err))
 			after := replay.RetryAfterOf(err)
 			assert.LessOrEqual(t, after, c.after)
 			assert.Equal(t, c.after > 0, after > 0)
@@ -130,14 +131,14 @@ func TestNoServer(t *testing.T) {
 	_, err := c.Fetch(t.Context(), order, 1, 2)
 	require.ErrorContains(t, err, "connection refused")
 	assert.Equal(t, 1, strings.Count(err.Error(), server.URL), "the URL is there once")
-	assert.False(t, replay.IsPermanent(err))
+	assert.False(t, dispatcher.IsPermanent(err))
 
 	end := make(chan bool)
 	silent := serveHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer close(end)
 	_, err = client(t, silent, httpreplay.ClientConfig{Timeout: 20 * time.Millisecond}).Fetch(t.Context(), order, 1, 2)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.False(t, replay.IsPermanent(err))
+	assert.False(t, dispatcher.IsPermanent(err))
 }
 
 // A redirect is not followed, so that what a server was sent goes nowhere else.

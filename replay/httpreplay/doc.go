@@ -45,7 +45,7 @@
 // takes the server for the producer's own; not_retained and not_assigned leave
 // them unanswered. The client does not repeat what had a status from 300 to
 // 499 other than 404 not_assigned, 408, 425 and 429, or was too large: such an
-// error is marked by [replay.Permanent]. It does not follow redirects.
+// error is marked by [dispatcher.Permanent]. It does not follow redirects.
 //
 // # Signatures
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -128,12 +129,12 @@ func TestNeverOrNotAnyMore(t *testing.T) {
 
 	_, err = c.Fetch(t.Context(), order, 2, 3)
 	require.ErrorIs(t, err, replay.ErrNotRetained)
-	assert.False(t, replay.IsPermanent(err))
+	assert.False(t, dispatcher.IsPermanent(err))
 	assert.ErrorContains(t, err, "/replay?from=2&stream=order%2F7&to=3&version=1: status 410: not_retained: replay: events are not retained any more")
 
 	_, err = c.Fetch(t.Context(), order, 11, 12)
 	require.ErrorIs(t, err, replay.ErrNotAssigned)
-	assert.False(t, replay.IsPermanent(err))
+	assert.False(t, dispatcher.IsPermanent(err))
 
 	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: c}}, Backoff: replay.Backoff{Initial: 1}})
 	require.NoError(t, err)

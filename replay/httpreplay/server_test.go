@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -74,7 +75,7 @@ func TestSourceErrors(t *testing.T) {
 		{fmt.Errorf("order/7: %w", replay.ErrNotRetained), http.StatusGone, "not_retained"},
 		{fmt.Errorf("order/7: %w", replay.ErrNotAssigned), http.StatusNotFound, "not_assigned"},
 		{errors.New("password wrong"), http.StatusInternalServerError, "failed"},
-		{replay.Permanent(errors.New("password wrong")), http.StatusInternalServerError, "failed"},
+		{dispatcher.Permanent(errors.New("password wrong")), http.StatusInternalServerError, "failed"},
 		{replay.RetryAfter(errors.New("password wrong"), 1500*time.Millisecond), http.StatusServiceUnavailable, "unavailable"},
 	} {
 		var log bytes.Buffer
@@ -124,7 +125,7 @@ func TestTooManyRequests(t *testing.T) {
 	_, err := c.Fetch(t.Context(), order, 2, 2)
 	require.ErrorContains(t, err, "status 429: too_many: 1 requests are being served")
 	assert.Equal(t, time.Second, replay.RetryAfterOf(err))
-	assert.False(t, replay.IsPermanent(err))
+	assert.False(t, dispatcher.IsPermanent(err))
 	close(end)
 	require.NoError(t, <-first)
 }
@@ -147,7 +148,7 @@ func TestEventsThatCannotBeSent(t *testing.T) {
 		assert.Len(t, a.Events, 2)
 		_, err = c.Fetch(t.Context(), order, 3, 5)
 		require.Error(t, err)
-		assert.Equal(t, strings.Contains(name, "is 2"), replay.IsPermanent(err))
+		assert.Equal(t, strings.Contains(name, "is 2"), dispatcher.IsPermanent(err))
 		server.Close()
 		assert.Contains(t, strings.ReplaceAll(log.String(), `\"`, `"`), name)
 	}

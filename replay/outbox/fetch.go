@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -42,7 +43,7 @@ var _ replay.Source = (*Outbox)(nil)
 func (o *Outbox) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
 	asked := ordering.Range{Stream: stream, From: from, To: to}
 	if from == 0 || to < from || to > ordering.MaxNumber {
-		return replay.Answer{}, replay.Permanent(fmt.Errorf("%w: %v", ErrRange, asked))
+		return replay.Answer{}, dispatcher.Permanent(fmt.Errorf("%w: %v", ErrRange, asked))
 	}
 	// The last number is read first: what is not there up to it is gone.
 	last, ended, err := lastOf(ctx, o.db, stream)
@@ -63,7 +64,7 @@ func (o *Outbox) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64
 	case len(answer.Events)+len(answer.NoSuch) > 0:
 		return answer, nil
 	case unreadable != nil:
-		return replay.Answer{}, replay.Permanent(fmt.Errorf("outbox: fetch %v: %w", asked, unreadable))
+		return replay.Answer{}, dispatcher.Permanent(fmt.Errorf("outbox: fetch %v: %w", asked, unreadable))
 	}
 	return replay.Answer{}, fmt.Errorf("%w: %v", replay.ErrNotRetained, asked)
 }

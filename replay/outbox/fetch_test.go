@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -70,7 +71,7 @@ func TestFetch(t *testing.T) {
 				assert.Empty(t, answer.NoSuch)
 			}
 		}
-		assert.True(t, replay.IsPermanent(last(box.Fetch(t.Context(), a, 0, 0))))
+		assert.True(t, dispatcher.IsPermanent(last(box.Fetch(t.Context(), a, 0, 0))))
 	})
 }
 
@@ -162,7 +163,7 @@ func TestFetchParkedAndSkipped(t *testing.T) {
 		check(2, 4, nil, []uint64{2})
 		_, _, err = fetch(3, 4)
 		require.ErrorContains(t, err, "outbox: fetch a: 3 to 4: outbox: the event in row")
-		assert.True(t, replay.IsPermanent(err), "the other streams of this source are asked for all the same")
+		assert.True(t, dispatcher.IsPermanent(err), "the other streams of this source are asked for all the same")
 
 		require.NoError(t, box.Skip(t.Context(), "third"))
 		require.NoError(t, box.Skip(t.Context(), parked(t, box, 1)[0].Event))

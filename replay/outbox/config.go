@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -57,17 +58,30 @@ type RelayConfig struct {
 	// MaxBackoff is the longest wait. Default: 30 s.
 	MaxBackoff time.Duration
 	// MaxAttempts is how often an event may fail before it is parked, with all
-	// its streams, until an operator decides; see [Outbox.Parked]. Failures of
-	// a receiver that is away count as well, so choose so many that they
-	// outlast an outage, or leave it at 0 and have the publisher mark what it
-	// will never send by [dispatcher.Permanent]. A relay that starts anew
-	// counts anew. Default: 0, for no bound.
+	// its streams, until an operator decides; see [Outbox.Parked]. What fails
+	// because the way to all receivers is lost does not count where Alive
+	// tells of that; what fails because one receiver is away does, a queue
+	// that was deleted for example. So choose so many that they outlast its
+	// absence, or leave it at 0 and have the publisher mark what it will never
+	// send by [dispatcher.Permanent]. A relay that starts anew counts anew.
+	// Default: 0, for no bound.
 	MaxAttempts int
-	// MaxFailing is the most events that wait for another attempt while
-	// events of other streams are sent. Each is kept in memory. With so many,
-	// nothing new is sent until one of them succeeds: the way to the receiver
-	// is down. Default: 1024.
+	// MaxFailing is how many events that have failed are kept in mind, about
+	// 500 bytes for each and its stream, with their attempts and when the next
+	// one is due. At most half of Window is spent on them, so however many they
+	// are, they hold up nobody else. If there are more, those have no back-off
+	// and no MaxAttempts of their own: they are tried again in turn with what
+	// is new, Window events of both kinds each Poll. Default: 65,536.
 	MaxFailing int
+	// Alive, if set, is for a publisher that knows by itself whether it has a
+	// way to its receivers at all, the connection to its broker for example. It
+	// returns a context that ends, with the cause, when that is lost, one that
+	// has ended while there is none, and a new one once it is back. Until then
+	// the relay starts nothing, and what fails meanwhile counts as not tried.
+	// It is called often, so it must be quick. Default: the publisher's method
+	// of this name and kind, if it has one; or else its errors tell, for each
+	// event on its own.
+	Alive func() context.Context
 	// Poll is how often the database is asked for events that nobody gave
 	// notice of with [Outbox.Notify], and by a relay in waiting whether the
 	// active one is gone. Default: 250 ms.
@@ -75,7 +89,9 @@ type RelayConfig struct {
 	// Grace is how long Run goes on waiting, after its context has ended, for
 	// the confirmations of what is being published. Default: 5 s.
 	Grace time.Duration
-	// Logger gets failed attempts, parked events and trouble with the database.
+	// Logger gets events that fail, ten lines a minute and how many more there
+	// were, and their success; parked events; a publisher that is away; and
+	// trouble with the database.
 	// Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -85,7 +101,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	settings.Default(&c.Timeout, 30*time.Second)
 	settings.Default(&c.InitialBackoff, 100*time.Millisecond)
 	settings.Default(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
-	settings.Default(&c.MaxFailing, 1024)
+	settings.Default(&c.MaxFailing, 1<<16)
 	settings.Default(&c.Poll, 250*time.Millisecond)
 	settings.Default(&c.Grace, 5*time.Second)
 	if c.Logger == nil {

@@ -34,10 +34,16 @@
 //
 // # Events that cannot be sent
 //
-// By default an event that fails is tried again for ever. It is parked instead
-// when its publisher returns an error marked by [dispatcher.Permanent], an
-// event larger than the broker takes for example; when it has failed
-// [RelayConfig.MaxAttempts] times; or when its row cannot be read. All streams
+// By default an event that fails is tried again for ever, less and less often: a
+// queue that is missing today may be declared tomorrow. However many streams
+// wait for that, others go on; see [RelayConfig.MaxFailing]. When the way to all
+// receivers is lost, and the publisher knows it, nothing is tried until it is
+// back; see [RelayConfig.Alive]. Both are in the log and in [RelayStats].
+//
+// An event is parked instead when its publisher returns an error marked by
+// [dispatcher.Permanent], an event larger than the broker takes for example;
+// when it has failed [RelayConfig.MaxAttempts] times; or when its row cannot be
+// read. All streams
 // of a parked event stay closed behind it, whatever comes, so that their order
 // is kept. The relay logs it as an error and counts it in [RelayStats];
 // [Outbox.Stats] counts what is parked now.
@@ -68,8 +74,8 @@
 // nothing. On PostgreSQL, thousands of events on one stream in one transaction
 // get slow, since the row of the stream has a version for each.
 //
-// A relay that looks for work passes by every stream that is parked, so with
-// ten thousands of them it is slower.
+// A relay that looks for work passes by every stream that is parked or fails, so
+// with ten thousands of them it is slower.
 //
 // Enqueue takes the streams of an event in a fixed order, so two of them cannot
 // deadlock. A transaction that enqueues several events takes the streams of one

@@ -16,9 +16,12 @@ const (
 	maxRunBytes = 64 << 10
 )
 
-// spare is how many more streams are looked at than may be started, since some
-// are busy.
-const spare = 32
+// At first minPast more streams are looked at than may be started, since some are
+// busy; twice as many each time that too few were free, up to maxPast.
+const (
+	minPast = 32
+	maxPast = 1024
+)
 
 // head is the first event of a stream that is not marked as sent.
 type head struct {
@@ -28,27 +31,39 @@ type head struct {
 }
 
 // find starts runs while there is room and there are streams to be sent. It
-// goes round them all, so that none is forgotten when there are many.
+// goes round them all, so that none is forgotten when there are many, past those
+// that are busy. When more fail than are kept in mind it does so once a Poll:
+// nothing else keeps those from being tried again at once.
 func (l *leader) find(stopped, work context.Context) error {
-	if len(l.waiting) >= l.config.MaxFailing {
-		return nil
+	if now := time.Now(); l.full() {
+		if now.Before(l.nextFind) {
+			return nil
+		}
+		l.nextFind = now.Add(l.config.Poll)
 	}
 	seen := map[int64]bool{}        // an event with several streams comes with each
 	began, again := l.cursor, false // again: the part up to began is left
-	for l.sending < l.config.Window {
+	for past := minPast; l.sending < l.config.Window; past = min(2*past, maxPast) {
 		room := l.config.Window - l.sending
-		heads, err := l.heads(work, room+spare)
+		limit := room + past
+		heads, err := l.heads(work, limit)
 		if err != nil {
 			return err
 		}
 		chosen, all := l.choose(heads, room, seen)
-		if err := l.load(stopped, work, chosen); err != nil {
+		runs, err := l.load(work, chosen)
+		if err != nil {
 			return err
+		}
+		for _, r := range runs {
+			if l.occupy(r.streams) {
+				l.start(stopped, work, r)
+			}
 		}
 		switch {
 		case again && l.cursor >= began:
 			return nil
-		case all && len(heads) < room+spare: // these were the last ones
+		case all && len(heads) < limit: // these were the last ones
 			if again || began == "" {
 				l.cursor = ""
 				return nil
@@ -109,39 +124,17 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 	return chosen, true
 }
 
-// load makes runs of chosen heads and what follows them, and starts those whose
-// streams are all free. Heads that cannot be read are parked.
-func (l *leader) load(stopped, work context.Context, chosen []head) error {
+// load makes runs of chosen heads and what follows them. Heads that cannot be
+// read are parked.
+func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 	if len(chosen) == 0 {
-		return nil
+		return nil, nil
 	}
-	runs, err := l.runs(work, chosen)
+	runs, err := l.runs(ctx, chosen)
 	if err != nil {
-		return fmt.Errorf("outbox: load events to send: %w", err)
+		return nil, fmt.Errorf("outbox: load events to send: %w", err)
 	}
-	if err := l.park(work); err != nil {
-		return err
-	}
-	for _, r := range runs {
-		if l.occupy(r.streams) {
-			l.start(stopped, work, r)
-		}
-	}
-	return nil
-}
-
-// occupy makes streams busy, unless one of them is: by a run whose last event
-// is marked already, but which has not said yet that it has ended.
-func (l *leader) occupy(streams []string) bool {
-	for _, stream := range streams {
-		if _, busy := l.busy[stream]; busy {
-			return false
-		}
-	}
-	for _, stream := range streams {
-		l.busy[stream] = struct{}{}
-	}
-	return true
+	return runs, l.park(ctx)
 }
 
 // runs loads the chosen heads that are the first ones on all their streams and

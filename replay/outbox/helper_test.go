@@ -113,7 +113,9 @@ func start(t testing.TB, box *outbox.Outbox, publisher outbox.Publisher, config 
 	if config.Poll == 0 {
 		config.Poll = 20 * time.Millisecond
 	}
-	config.Logger = slog.New(slog.DiscardHandler)
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
 	relay, err := outbox.NewRelay(box, publisher, config)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -3,7 +3,10 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/loglimit"
 )
 
 // database is a database or the connection that holds the lock.
@@ -22,22 +25,32 @@ type database interface {
 //   - A stream is in busy from when a run with it is started until the run has
 //     ended, what was confirmed of it is marked, and an event that it was
 //     given up for is parked. So no two runs at a time have a stream in
-//     common, and a run waiting for its next attempt still keeps its streams.
+//     common, and an event waiting for its next attempt still keeps its streams.
 type leader struct {
 	*Relay
 	db database
 
 	results   chan result
 	sending   int                 // runs that have a goroutine
-	waiting   []*run              // runs whose first event has failed
-	busy      map[string]struct{} // streams of both
+	retrying  int                 // those of them that have failed before
+	failures  failures            // what waits for another attempt
+	busy      map[string]struct{} // streams of all these
 	cursor    string              // the stream that was looked at last
+	nextFind  time.Time           // when to look for more while too many fail
+	freshTurn bool                // what is new has the first choice of free places
 	confirmed []any               // ids of events to be marked
 	unfit     []unfit             // events to be parked
+
+	away      away
+	tell      loglimit.Limit // for failures
+	lastError error          // of a failure
+	toldFull  bool
 }
 
 func newLeader(r *Relay, db database) *leader {
-	return &leader{Relay: r, db: db, results: make(chan result, r.config.Window), busy: map[string]struct{}{}}
+	l := &leader{Relay: r, db: db, results: make(chan result, r.config.Window), busy: map[string]struct{}{}}
+	l.tell = loglimit.Limit{Lines: tellFailures, Every: tellEvery}
+	return l
 }
 
 // run works until ctx ends, and then until the grace time is over or what is
@@ -49,7 +62,8 @@ func (l *leader) run(ctx context.Context) (err error) {
 		for l.sending > 0 {
 			l.take(<-l.results)
 		}
-		l.waiting = nil
+		l.failures = nil
+		l.stats.away.Store(false)
 		l.count()
 	}()
 	timer := time.NewTimer(0)
@@ -58,8 +72,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	wake := l.box.wake()
 	for look := true; ; {
 		if look && !ended {
-			l.retry(ctx, work)
-			if err := l.find(ctx, work); err != nil {
+			if err := l.look(ctx, work); err != nil {
 				return err
 			}
 			timer.Reset(l.nextLook())
@@ -81,6 +94,25 @@ func (l *leader) run(ctx context.Context) (err error) {
 			}
 		}
 	}
+}
+
+// look starts what may be sent. What is new and what has failed before have the
+// first choice in turn, so that neither waits for ever.
+func (l *leader) look(stopped, work context.Context) error {
+	l.tellMore()
+	if l.isAway() {
+		return nil
+	}
+	steps := []func(stopped, work context.Context) error{l.retry, l.find}
+	if l.freshTurn = !l.freshTurn; l.freshTurn {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(stopped, work); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // graceful returns a context that ends when ctx has ended and the grace time

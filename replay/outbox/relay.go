@@ -48,7 +48,7 @@ type Relay struct {
 
 	running atomic.Bool
 	stats   struct {
-		active              atomic.Bool
+		active, away        atomic.Bool
 		sending, failing    atomic.Int64
 		confirmed, failures atomic.Uint64
 		parked              atomic.Uint64
@@ -58,8 +58,9 @@ type Relay struct {
 // RelayStats is what a relay does and has done.
 type RelayStats struct {
 	Active    bool   // it sends, and is not one that waits for another to end
+	Away      bool   // the publisher's way to its receivers is lost, and nothing is started; see [RelayConfig.Alive]
 	Sending   int    // events, or runs of events of one stream, being published
-	Failing   int    // events that wait for another attempt
+	Failing   int    // events that have failed and are not confirmed yet
 	Confirmed uint64 // events confirmed by the publisher, since the relay was made
 	Failures  uint64 // attempts that failed
 	Parked    uint64 // events that it parked; those that are parked now: [Outbox.Stats]
@@ -77,6 +78,12 @@ func NewRelay(box *Outbox, publisher Publisher, config RelayConfig) (*Relay, err
 	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
 		return nil, err
 	}
+	if config.Alive == nil {
+		config.Alive = context.Background
+		if p, ok := publisher.(interface{ Alive() context.Context }); ok {
+			config.Alive = p.Alive
+		}
+	}
 	return &Relay{box: box, publisher: publisher, config: config}, nil
 }
 
@@ -84,6 +91,7 @@ func NewRelay(box *Outbox, publisher Publisher, config RelayConfig) (*Relay, err
 func (r *Relay) Stats() RelayStats {
 	return RelayStats{
 		Active:    r.stats.active.Load(),
+		Away:      r.stats.away.Load(),
 		Sending:   int(r.stats.sending.Load()),
 		Failing:   int(r.stats.failing.Load()),
 		Confirmed: r.stats.confirmed.Load(),
@@ -187,12 +195,23 @@ func (r *Relay) lead(ctx context.Context, db database) error {
 
 	pruning, stop := context.WithCancel(ctx)
 	var pruner sync.WaitGroup
-	pruner.Go(func() { r.prune(pruning) })
+	pruner.Go(func() { r.tellParked(pruning); r.prune(pruning) })
 	defer pruner.Wait()
 	defer stop()
 
 	l := newLeader(r, db)
 	return l.run(ctx)
+}
+
+// tellParked tells what is parked when a relay begins. That is in the log since
+// it was parked; but if the answer to its commit was lost, it is not.
+func (r *Relay) tellParked(ctx context.Context) {
+	switch s, err := r.box.Stats(ctx); {
+	case err != nil && ctx.Err() == nil:
+		r.config.Logger.WarnContext(ctx, "outbox: it is not known how many events are parked", "error", err)
+	case s.Parked > 0:
+		r.config.Logger.WarnContext(ctx, "outbox: events are parked with their streams: resume or skip them", "events", s.Parked)
+	}
 }
 
 // databaseTimeout is how long a relay waits for one answer of its database.
@@ -210,19 +229,6 @@ func (r *Relay) prune(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// attemptFailed tells of a failed attempt that another one will follow: loudly
-// the first time, since an event that fails goes on failing for as long as its
-// receiver is away.
-func (r *Relay) attemptFailed(run *run, err error, wait time.Duration) {
-	e := run.events[0].event
-	tell := r.config.Logger.Debug
-	if run.attempts == 1 {
-		tell = r.config.Logger.Warn
-	}
-	tell("outbox: event was not confirmed", "event", e.ID, "position", positionText(e),
-		"attempt", run.attempts, "again_in", wait, "error", err)
 }
 
 // positionText is for the log.

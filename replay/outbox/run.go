@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -21,9 +18,8 @@ type run struct {
 	streams []string
 	events  []stored
 
-	attempts int // that failed, for the first of the events
-	pause    *backoff.ExponentialBackOff
-	due      time.Time // of the next attempt
+	life    context.Context // of the publisher's way to its receivers, when the run was started
+	failure *failure        // of the first event, if that has failed before; see failing.go
 }
 
 // stored is an event and its row.
@@ -74,27 +70,16 @@ func (l *leader) publish(ctx context.Context, e *ordering.Event) (err error) {
 
 // start gives a run a goroutine. Its streams are busy already.
 func (l *leader) start(stopped, work context.Context, r *run) {
+	r.life = l.away.life
 	l.sending++
+	if r.failure != nil {
+		l.retrying++
+	}
 	go l.send(stopped, work, r)
 }
 
-// retry starts the runs whose next attempt is due, as far as there is room.
-func (l *leader) retry(stopped, work context.Context) {
-	now := time.Now()
-	rest := l.waiting[:0]
-	for _, r := range l.waiting {
-		if l.sending < l.config.Window && !r.due.After(now) {
-			l.start(stopped, work, r)
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	clear(l.waiting[len(rest):])
-	l.waiting = rest
-}
-
 // settle takes a result and those that have come meanwhile, marks what was
-// confirmed and parks what is unfit. It tells whether a run has ended, so that
+// confirmed and parks what is unfit. It reports whether a run has ended, so that
 // another may start.
 func (l *leader) settle(ctx context.Context, first result) (ended bool, err error) {
 	before := l.sending
@@ -116,9 +101,7 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 		return false, err
 	}
 	for _, r := range over {
-		for _, stream := range r.streams {
-			delete(l.busy, stream)
-		}
+		l.free(r.streams)
 	}
 	return l.sending < before, nil
 }
@@ -132,46 +115,40 @@ func (l *leader) take(r result) (over *run) {
 		return nil
 	}
 	l.sending--
-	if r.err == nil || l.failed(r.run, r.sent, r.err) {
+	if r.run.failure != nil {
+		l.retrying--
+		if r.sent > 0 {
+			l.recovered(r.run.failure)
+			r.run.failure = nil
+		}
+	}
+	if r.err == nil || l.failed(r.run, r.run.events[r.sent], r.err) {
 		return r.run
 	}
 	return nil
 }
 
-// failed makes a run wait for its next attempt. Of its events it keeps the one
-// that failed: those behind it can be loaded again. If there is to be no other
-// attempt the run is over, and its event to be parked.
-func (l *leader) failed(r *run, sent int, err error) (over bool) {
-	l.stats.failures.Add(1)
-	if sent > 0 || r.pause == nil {
-		r.attempts, r.pause = 0, l.newBackoff()
-	}
-	r.events = r.events[sent : sent+1 : sent+1]
-	r.attempts++
-	if l.config.hopeless(r.attempts, err) {
-		s := r.events[0]
-		l.unfit = append(l.unfit, unfit{s.id, s.event.ID, positionText(s.event), r.attempts, err})
-		return true
-	}
-	wait := r.pause.NextBackOff()
-	r.due = time.Now().Add(wait)
-	l.waiting = append(l.waiting, r)
-	l.attemptFailed(r, err, wait)
-	return false
-}
-
-// nextLook returns when to look for work that nobody tells of.
-func (l *leader) nextLook() time.Duration {
-	wait := l.config.Poll
-	if l.sending < l.config.Window {
-		for _, r := range l.waiting {
-			wait = min(wait, time.Until(r.due))
+// occupy makes streams busy, unless one of them is: by a run whose last event
+// is marked already, but which has not said yet that it has ended.
+func (l *leader) occupy(streams []string) bool {
+	for _, stream := range streams {
+		if _, busy := l.busy[stream]; busy {
+			return false
 		}
 	}
-	return wait
+	for _, stream := range streams {
+		l.busy[stream] = struct{}{}
+	}
+	return true
+}
+
+func (l *leader) free(streams []string) {
+	for _, stream := range streams {
+		delete(l.busy, stream)
+	}
 }
 
 func (l *leader) count() {
 	l.stats.sending.Store(int64(l.sending))
-	l.stats.failing.Store(int64(len(l.waiting)))
+	l.stats.failing.Store(int64(l.failing()))
 }

@@ -127,10 +127,12 @@ func (c *Consumer) Stats() ConsumerStats {
 	}
 }
 
-// Ready returns nil while the consumer consumes, for readiness checks.
+// Ready returns nil while the consumer consumes, for readiness checks. Otherwise
+// the error wraps why it does not, an [*amqp.Error] of the broker's for example,
+// as far as that is known.
 func (c *Consumer) Ready() error {
-	if !c.connected.Load() {
-		return fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue)
+	if c.connected.Load() {
+		return nil
 	}
-	return nil
+	return because(fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue), c.link.why())
 }

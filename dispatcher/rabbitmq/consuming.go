@@ -47,7 +47,7 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		closed    = make(chan *amqp.Error, 1)
 		cancelled = make(chan string, 1)
 	)
-	err := answered(stop, answerTimeout, conn, func() (err error) {
+	err := answered(stop, c.cfg.AnswerTimeout, conn, func() (err error) {
 		if ch, err = conn.Channel(); err != nil {
 			return err
 		}

@@ -87,9 +87,7 @@ func (l *deadLetters) publisher() (*Publisher, error) {
 		return l.mu.publisher, nil
 	}
 	var err error
-	endpoint := l.cfg.Endpoint
-	endpoint.Topology = Topology{} // which the consumer declares
-	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: endpoint, Channels: 1})
+	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1})
 	return l.mu.publisher, err
 }
 

@@ -22,16 +22,25 @@
 // All headers and properties of a message have one frame, 128 KiB unless broker
 // or client are set to less. What does not fit is refused by the publisher.
 //
+// Messages of others are taken as they come: what their headers and properties
+// have that no event can hold is left out, see [EventOf], and what the client
+// cannot even read is dropped by [Dial], see [DroppedHeader].
+//
 // # Connections
 //
-// Consumers and publishers keep a connection each. It is dialled again when it
-// is gone, with a wait that grows from [Endpoint.MinBackoff] to
-// [Endpoint.MaxBackoff] and is random by half, and the topology is declared on
-// each new one. A broker that is killed is found to be gone within some tens of
-// milliseconds; a network that is silent after one and a half heartbeats, which
-// is 15 seconds by default, or when a confirmation takes longer than
+// Consumers and publishers keep a connection each, to one of the addresses that
+// they have. It is dialled again when it is gone, with a wait that grows from
+// [Endpoint.MinBackoff] to [Endpoint.MaxBackoff] and is random by half, and the
+// topology is declared on each new one. So all is back about a second after the
+// broker is. A broker that is killed is found to be gone within some tens of
+// milliseconds; a network that is silent, or a broker that is frozen, after one
+// and a half heartbeats, which is 15 seconds by default, when an answer takes
+// longer than [Endpoint.AnswerTimeout], or a confirmation longer than
 // [PublisherConfig.ConfirmTimeout]. The log has a warning for each attempt that
 // fails, and says for how long there was no connection when there is one again.
+// Ready, and the error of what was not published for want of a connection or a
+// channel, wrap the reason: an [*amqp.Error] for a wrong password or vhost, or
+// for more channels than the broker allows.
 //
 // A topology that the broker refuses, since it contradicts what is there, ends
 // a consumer or publisher with a [*TopologyError] if it never worked before.
@@ -67,8 +76,7 @@
 //     not stay in the window, and early events take half of it at most.
 //   - Resumed: after lost connections, crashes of the broker, a deleted queue, a
 //     cancelled consumer, or an error of the store when it is asked for a stream,
-//     all is declared and consumed again. A broker that does not answer within
-//     30 s what sets up a channel counts as lost.
+//     all is declared and consumed again.
 //   - Ended when its receiver is: with a sequencer or a dispatcher that was
 //     stopped by a failure, or a receiver that panics, so does [Consumer.Run].
 //   - In order to the end: a consumer that stops closes its channel only when
@@ -114,6 +122,12 @@
 //     that does not exist say, it does not tell which one. The publisher opens
 //     another channel and sends what is unconfirmed one at a time until it knows,
 //     so one such message costs up to a window of round trips.
+//   - A channel that was told that a queue refuses messages, as one that is full
+//     may, goes on refusing them when the queue does not any more. The publisher
+//     opens another one after some refusals.
+//   - A queue, exchange or binding that is deleted while there is a connection
+//     makes messages come back. If it is part of the topology, the publisher
+//     declares that again, once, and sends them again.
 //   - A header of the name CC or BCC that is a string makes the broker refuse
 //     the message.
 //   - What is not acknowledged for 30 minutes, by default, ends the channel. All

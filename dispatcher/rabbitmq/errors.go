@@ -70,6 +70,14 @@ func (e *PoisonError) Error() string {
 // Unwrap gives what is wrong with the message.
 func (e *PoisonError) Unwrap() error { return e.Err }
 
+// because adds the cause of an error, if that is known.
+func because(err, cause error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
 // fatal is an error that ends a link, and with it what uses it.
 type fatal struct{ err error }
 

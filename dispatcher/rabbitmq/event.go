@@ -2,14 +2,11 @@ package rabbitmq
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -55,7 +52,7 @@ func Message(e *ordering.Event) amqp.Publishing {
 		}
 	}
 	if m.MessageId = id; len(id) > maxShort {
-		m.MessageId = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id)))
+		m.MessageId = hashed(id)
 		m.Headers[EventIDHeader] = id
 	}
 	m.Type = shortOrHeader(m.Headers, EventTypeHeader, e.Type)
@@ -71,6 +68,9 @@ func Message(e *ordering.Event) amqp.Publishing {
 	}
 	return m
 }
+
+// hashed returns a name for a text that cannot be one itself.
+func hashed(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
 // shortOrHeader returns value for a property, if it has room there; else it
 // makes it a header.
@@ -98,114 +98,4 @@ func isReserved(name string) bool {
 		return true
 	}
 	return false
-}
-
-// EventOf returns the event that a message is. It need not have been made by
-// [Message]: without an ID the event has its default; without the exact time it
-// has that of the timestamp. Of other headers those that are strings are the
-// event's. The payload is the body itself, not a copy.
-//
-// The sequence ID may be a bare number, as a string or an integer. Then it is
-// the number on the stream that the routing key names, in the text form of keys:
-// order/42 is a stream order, 42, and order.42 one of a single segment. So each
-// stream needs a routing key of its own; where all events of a kind have the same
-// one, they would count as one stream, and what has a number that came before, as
-// a duplicate. A message by the default exchange, where the routing key is the
-// name of its queue, is refused with a bare number.
-//
-// The event is valid; see [ordering.Event.Validate]. The error is a
-// [*MessageError].
-func EventOf(m amqp.Delivery) (*ordering.Event, error) {
-	e := &ordering.Event{ID: m.MessageId, Type: m.Type, CorrelationID: m.CorrelationId, Time: m.Timestamp}
-	if len(m.Body) > 0 {
-		e.Payload = m.Body
-	}
-	bad := func(part string, err error) error { return &MessageError{m.MessageId, part, err} }
-	badHeader := func(name string, err error) error { return bad(fmt.Sprintf("header %q", name), err) }
-
-	for name, value := range m.Headers {
-		text, isString := value.(string)
-		switch name {
-		case ordering.SequenceIDHeader:
-			continue
-		case CausationHeader:
-			e.CausationID = text
-		case EventIDHeader:
-			e.ID = text
-		case EventTypeHeader:
-			e.Type = text
-		case CorrelationHeader:
-			e.CorrelationID = text
-		case EventTimeHeader:
-			if isString {
-				var err error
-				if e.Time, err = time.Parse(time.RFC3339Nano, text); err != nil {
-					return nil, badHeader(name, err)
-				}
-			}
-		default:
-			if isString {
-				if e.Headers == nil {
-					e.Headers = make(map[string]string, len(m.Headers))
-				}
-				e.Headers[name] = text
-			}
-			continue
-		}
-		if !isString {
-			return nil, badHeader(name, fmt.Errorf("%w: it is a %T", errNoString, value))
-		}
-	}
-	sequence, err := sequenceText(m.Headers)
-	if err != nil {
-		return nil, badHeader(ordering.SequenceIDHeader, err)
-	}
-	if e.Positions, err = ordering.ParseSequenceID(sequence, streamOf(m)); err != nil {
-		return nil, badHeader(ordering.SequenceIDHeader, err)
-	}
-	if err := e.Validate(); err != nil {
-		return nil, bad("event", err)
-	}
-	return e, nil
-}
-
-var (
-	errNoString   = errors.New("not a string")
-	errNoSequence = errors.New("it is missing: it has the event's number on each of its streams")
-)
-
-// sequenceText returns the header with the positions, which in the simplest
-// case is one number.
-func sequenceText(headers amqp.Table) (string, error) {
-	switch v := headers[ordering.SequenceIDHeader].(type) {
-	case nil:
-		return "", errNoSequence
-	case string:
-		return v, nil
-	case int16:
-		return strconv.FormatInt(int64(v), 10), nil
-	case int32:
-		return strconv.FormatInt(int64(v), 10), nil
-	case int64:
-		return strconv.FormatInt(v, 10), nil
-	case uint16:
-		return strconv.FormatUint(uint64(v), 10), nil
-	case uint32:
-		return strconv.FormatUint(uint64(v), 10), nil
-	default:
-		return "", fmt.Errorf("%w, and no integer: it is a %T", errNoString, v)
-	}
-}
-
-// streamOf returns the stream that a message's routing key names, or the root,
-// which is none.
-func streamOf(m amqp.Delivery) lockkeys.Key {
-	if m.Exchange == "" { // the routing key is the queue's name
-		return lockkeys.Root()
-	}
-	stream, err := lockkeys.Parse(m.RoutingKey)
-	if err != nil {
-		return lockkeys.Root()
-	}
-	return stream
 }

@@ -34,12 +34,16 @@ type lane struct {
 		ring             []slot
 		head, next, tail uint64
 		careful          uint64    // what is before it is sent one at a time
+		onWire           int       // slots that are
 		since            time.Time // when the slot of head became the oldest one sent
 
 		ch      *amqp.Channel           // nil while there is none
 		giveUp  context.CancelCauseFunc // ends the use of ch
 		frame   int                     // how large a frame may be, 0 for no bound
 		returns <-chan amqp.Return      // a message comes here before it is confirmed
+		trouble error                   // why the last channel is gone, until there is one
+
+		renewal // see there
 
 		ended error // why nothing is accepted any more
 	}
@@ -57,6 +61,8 @@ type slot struct {
 	onWire  bool                       // it was given to the open channel and is not confirmed
 	confirm *amqp.DeferredConfirmation // on the open channel; nil while it is being sent
 	refusal error                      // it was returned
+
+	restored bool // the topology was declared again for it, or is about to be
 }
 
 // result is what is told when mu is free again.
@@ -142,7 +148,7 @@ func (l *lane) toSend() *slot {
 	defer func() { tell(told) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.mu.next < l.mu.tail && !l.p.link.blocked.Load() {
+	for l.mu.next < l.mu.tail && l.mu.renew == nil && !l.p.link.blocked.Load() {
 		s := l.at(l.mu.next)
 		if err := s.fits(l.mu.frame); err != nil {
 			told = l.finishLocked(s, dispatcher.Permanent(err), told)
@@ -159,6 +165,7 @@ func (l *lane) toSend() *slot {
 			l.p.resent.Add(1)
 		}
 		s.tried, s.onWire = true, true
+		l.mu.onWire++
 		if l.mu.next == l.mu.head {
 			l.mu.since = time.Now()
 		}
@@ -200,6 +207,7 @@ func (l *lane) settle(told []result) []result {
 		}
 	}
 	l.retireLocked()
+	l.renewLocked()
 	return told
 }
 
@@ -226,6 +234,11 @@ func (l *lane) settleLocked(s *slot, told []result) (bool, []result) {
 		reason = ErrNacked
 	}
 	s.onWire = false
+	l.mu.onWire--
+	if l.noteLocked(s, reason) {
+		s.confirm, s.refusal = nil, nil
+		return true, told
+	}
 	if reason != nil {
 		reason = s.failed(reason)
 	}
@@ -298,10 +311,11 @@ func (l *lane) sweep(now time.Time) bool {
 			_, told = l.settleLocked(s, told)
 		}
 		if !s.told && s.ctx.Err() != nil {
-			told = l.finishLocked(s, s.ended(context.Cause(s.ctx)), told)
+			told = l.finishLocked(s, s.ended(context.Cause(s.ctx), l.whyLocked()), told)
 		}
 	}
 	l.retireLocked()
+	l.renewLocked()
 	if l.p.link.blocked.Load() {
 		l.mu.since = now
 	}
@@ -311,13 +325,28 @@ func (l *lane) sweep(now time.Time) bool {
 	return l.mu.head < l.mu.tail
 }
 
-// ended is the error of a message whose time is over.
-func (s *slot) ended(cause error) error {
+// whyLocked returns why there is no channel, if that is known.
+func (l *lane) whyLocked() error {
+	if why := l.p.link.why(); why != nil {
+		return why
+	}
+	return l.mu.trouble
+}
+
+func (l *lane) channelTrouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.trouble
+}
+
+// ended is the error of a message whose time is over. If there was no way to
+// send it, that is known to be why.
+func (s *slot) ended(cause, why error) error {
 	reason := ErrNotSent
 	if s.tried {
 		reason = ErrUnknown
 	}
-	return s.failed(fmt.Errorf("%w: %w", reason, cause))
+	return s.failed(because(fmt.Errorf("%w: %w", reason, cause), why))
 }
 
 // end accepts nothing more and fails what is there. No channel is open.
@@ -329,7 +358,7 @@ func (l *lane) end(cause error) {
 	l.mu.ended = cause
 	for n := l.mu.head; n < l.mu.tail; n++ {
 		s := l.at(n)
-		told = l.finishLocked(s, s.ended(cause), told)
+		told = l.finishLocked(s, s.ended(cause, nil), told)
 	}
 	l.retireLocked()
 }

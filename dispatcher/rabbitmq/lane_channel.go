@@ -29,10 +29,14 @@ func (l *lane) serve(ctx context.Context, conn *amqp.Connection) {
 		if ctx.Err() != nil || conn.IsClosed() {
 			return
 		}
+		restore := l.isLost(err)
 		l.p.cfg.Logger.Warn("rabbitmq: a channel of the publisher was closed, its messages are sent again", "error", err)
-		if progress {
+		switch {
+		case restore:
+			l.restore(ctx, conn)
+		case progress:
 			delays.Reset()
-		} else {
+		default:
 			sleep(ctx, delays.NextBackOff())
 		}
 	}
@@ -42,7 +46,7 @@ func (l *lane) serve(ctx context.Context, conn *amqp.Connection) {
 // message is over by it.
 func (l *lane) serveChannel(ctx context.Context, conn *amqp.Connection) (progress bool, err error) {
 	var ch *amqp.Channel
-	err = answered(ctx, answerTimeout, conn, func() error {
+	err = answered(ctx, l.p.cfg.AnswerTimeout, conn, func() error {
 		if ch, err = conn.Channel(); err != nil {
 			return err
 		}
@@ -82,7 +86,8 @@ func (l *lane) begin(ch *amqp.Channel, returns <-chan amqp.Return, giveUp contex
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.ch, l.mu.returns, l.mu.giveUp, l.mu.frame = ch, returns, giveUp, frame
-	l.mu.since = time.Now()
+	l.mu.since, l.mu.trouble = time.Now(), nil
+	l.beginRenewalLocked()
 	return l.mu.head
 }
 
@@ -178,7 +183,12 @@ func (l *lane) over(cause error) (first uint64) {
 		}
 		s.onWire, s.confirm, s.refusal = false, nil, nil
 	}
-	if reason := refusal(cause); reason != nil && len(suspects) == 1 {
+	l.mu.onWire = 0
+	reason := refusal(cause)
+	if reason != nil && l.mayRestoreLocked(reason, suspects) {
+		reason = nil
+	}
+	if reason != nil && len(suspects) == 1 {
 		s := l.at(suspects[0])
 		told = l.finishLocked(s, s.failed(reason), told)
 	} else if reason != nil && len(suspects) > 1 {

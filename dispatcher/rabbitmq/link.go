@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,13 @@ import (
 type link struct {
 	dial                   Dialer
 	topology               Topology
+	answerTimeout          time.Duration
 	minBackoff, maxBackoff time.Duration
 	logger                 *slog.Logger
 
-	blocked   atomic.Bool // the broker takes nothing: it is out of memory or disk
-	unblocked func()      // called after blocked became false, if set; must not block
+	lost      atomic.Pointer[error] // why there is no connection; nil while there is one, or none was tried
+	blocked   atomic.Bool           // the broker takes nothing: it is out of memory or disk
+	unblocked func()                // called after blocked became false, if set; must not block
 
 	// Of the goroutine in run.
 	declared bool      // the topology was declared once
@@ -30,7 +33,10 @@ type link struct {
 }
 
 func newLink(e Endpoint) *link {
-	return &link{dial: e.Dial, topology: e.Topology, minBackoff: e.MinBackoff, maxBackoff: e.MaxBackoff, logger: e.Logger}
+	return &link{
+		dial: e.Dial, topology: e.Topology, answerTimeout: e.AnswerTimeout,
+		minBackoff: e.MinBackoff, maxBackoff: e.MaxBackoff, logger: e.Logger,
+	}
 }
 
 // closeTimeout bounds the goodbye to a broker that does not answer.
@@ -54,6 +60,7 @@ func (l *link) run(ctx context.Context, serve func(ctx context.Context, conn *am
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.live(ctx, serve)
+		l.lost.Store(&err)
 		var end fatal
 		if errors.As(err, &end) {
 			return end.err
@@ -101,10 +108,19 @@ func (l *link) live(ctx context.Context, serve func(ctx context.Context, conn *a
 		l.logger.InfoContext(ctx, "rabbitmq: connected again", "away", time.Since(l.away))
 		l.away = time.Time{}
 	}
+	l.lost.Store(nil)
 	if err := serve(life, conn); err != nil {
 		return err
 	}
 	return context.Cause(life)
+}
+
+// why returns why there is no connection, or nil if that is not known.
+func (l *link) why() error {
+	if err := l.lost.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // watchBlocking returns when the connection is closed.
@@ -129,21 +145,9 @@ func (l *link) setBlocked(blocked bool) (changed bool) {
 	return changed
 }
 
-// declare declares the topology on a channel of its own.
+// declare declares the topology, if there is any.
 func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
-	if l.topology.isEmpty() {
-		return nil
-	}
-	err := answered(ctx, answerTimeout, conn, func() error {
-		ch, err := conn.Channel()
-		if err != nil {
-			return fmt.Errorf("rabbitmq: opening a channel: %w", err)
-		}
-		if err := l.topology.Declare(ch); err != nil {
-			return err
-		}
-		return ch.Close()
-	})
+	err := declare(ctx, l.answerTimeout, conn, l.topology)
 	if err != nil && !l.declared && !mayMend(err) {
 		return fatal{err}
 	}
@@ -151,12 +155,26 @@ func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
 	return err
 }
 
-// answerTimeout is how long the broker may take to answer what sets up a
-// channel. One with a quorum queue that has no leader, for example, may never
-// answer, though the connection is alive.
-const answerTimeout = 30 * time.Second
+// declare declares a topology on a channel of its own.
+func declare(ctx context.Context, atMost time.Duration, conn *amqp.Connection, t Topology) error {
+	if t.isEmpty() {
+		return nil
+	}
+	return answered(ctx, atMost, conn, func() error {
+		ch, err := conn.Channel()
+		if err != nil {
+			return fmt.Errorf("rabbitmq: opening a channel: %w", err)
+		}
+		if err := t.Declare(ch); err != nil {
+			return err
+		}
+		return ch.Close()
+	})
+}
 
-var errNoAnswer = errors.New("rabbitmq: the broker did not answer in time")
+// errNoAnswer: a quorum queue that has no leader, for example, may never answer,
+// though the connection is alive.
+var errNoAnswer = errors.New("rabbitmq: the broker did not answer within AnswerTimeout")
 
 // answered makes calls of the client, which do not take a context. When ctx
 // ends, or the broker takes too long, the connection is closed, which ends them.
@@ -177,10 +195,16 @@ func closeConnection(conn *amqp.Connection) {
 	_ = conn.CloseDeadline(time.Now().Add(closeTimeout))
 }
 
+// errUnreadable: the sieve of [Dial] lets nothing of the kind through.
+var errUnreadable = errors.New("rabbitmq: the client cannot read a message, whose headers are nested too deep, for example: connect with Dial of this package")
+
 // closeReason says why a connection or a channel was closed.
 func closeReason(err *amqp.Error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return amqp.ErrClosed
+	case !err.Server && strings.Contains(err.Reason, amqp.ErrSyntax.Reason):
+		return because(errUnreadable, err)
 	}
 	return err
 }

@@ -40,12 +40,14 @@ import (
 //
 // An event is confirmed when the broker has it in every queue that its exchange
 // routes it to, on disk for durable queues; and there is at least one, or it
-// comes back as [ErrUnroutable].
+// comes back as [ErrUnroutable]. Before that, a topology that should give it one
+// is declared again.
 type Publisher struct {
-	cfg   PublisherConfig
-	link  *link
-	lanes []*lane
-	busy  chan struct{} // has something when there may be something to sweep
+	cfg     PublisherConfig
+	link    *link
+	lanes   []*lane
+	restore Topology      // declared again when something of it is missing
+	busy    chan struct{} // has something when there may be something to sweep
 
 	closing     context.Context // ends when nothing is accepted any more
 	close       context.CancelFunc
@@ -75,11 +77,15 @@ type PublisherStats struct {
 // NewPublisher makes a publisher, which connects in the background. The error
 // wraps [ErrConfig].
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	return newPublisher(cfg, cfg.Topology)
+}
+
+func newPublisher(cfg PublisherConfig, restore Topology) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Publisher{cfg: cfg, link: newLink(cfg.Endpoint), busy: make(chan struct{}, 1)}
+	p := &Publisher{cfg: cfg, link: newLink(cfg.Endpoint), restore: restore, busy: make(chan struct{}, 1)}
 	p.link.unblocked = p.wakeLanes
 	for range cfg.Channels {
 		p.lanes = append(p.lanes, newLane(p))
@@ -96,11 +102,14 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 }
 
 // newLetters makes a publisher of messages that are no events: it has no route.
+// It leaves declaring the topology to others, unless something of it is missing.
 func newLetters(cfg PublisherConfig) (*Publisher, error) {
+	restore := cfg.Topology
+	cfg.Topology = Topology{}
 	cfg.Route = func(*ordering.Event) (exchange, key string, err error) {
 		return "", "", errors.New("rabbitmq: this publisher has no route")
 	}
-	return NewPublisher(cfg)
+	return newPublisher(cfg, restore)
 }
 
 // Publish sends an event and returns nil once it is confirmed. While there is
@@ -126,7 +135,8 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 //     this message; the other messages on the channel are sent again;
 //   - a [*PublishError] that wraps [ErrNotSent] or [ErrUnknown], and the cause
 //     of the context, which ended first; it is noticed within a few
-//     milliseconds; or [ErrPublisherClosed];
+//     milliseconds; or [ErrPublisherClosed]; and why there was no connection or
+//     no channel, if there was none;
 //   - a [*MessageError] or an [*ordering.EventError] for an event that no
 //     message can hold; the error of Route.
 //
@@ -214,15 +224,22 @@ func (p *Publisher) Stats() PublisherStats {
 	return s
 }
 
-// Ready returns nil while events can be sent, for readiness checks.
+// Ready returns nil while events can be sent, for readiness checks. Otherwise
+// the error wraps why they cannot, an [*amqp.Error] of the broker's for example,
+// as far as that is known.
 func (p *Publisher) Ready() error {
 	switch {
 	case p.closing.Err() != nil:
 		return ErrPublisherClosed
 	case !p.connected.Load():
-		return errors.New("rabbitmq: the publisher has no connection")
+		return because(errors.New("rabbitmq: the publisher has no connection"), p.link.why())
 	case p.link.blocked.Load():
 		return errors.New("rabbitmq: the broker takes no messages until it has more room")
+	}
+	for _, l := range p.lanes {
+		if err := l.channelTrouble(); err != nil {
+			return fmt.Errorf("rabbitmq: a channel of the publisher cannot be used: %w", err)
+		}
 	}
 	return nil
 }

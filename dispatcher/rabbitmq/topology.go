@@ -99,6 +99,16 @@ func (t Topology) And(other Topology) Topology {
 
 func (t Topology) isEmpty() bool { return len(t.Exchanges)+len(t.Queues)+len(t.Bindings) == 0 }
 
+// leads tells whether what is published to an exchange with a key would get to
+// a queue by something that the topology has.
+func (t Topology) leads(exchange, key string) bool {
+	if exchange == "" {
+		return slices.ContainsFunc(t.Queues, func(q Queue) bool { return q.Name == key })
+	}
+	return slices.ContainsFunc(t.Exchanges, func(e Exchange) bool { return e.Name == exchange }) ||
+		slices.ContainsFunc(t.Bindings, func(b Binding) bool { return b.Exchange == exchange })
+}
+
 func (e Exchange) kind() string {
 	if e.Kind == "" {
 		return amqp.ExchangeDirect

@@ -71,7 +71,7 @@ func (e Endpoint) urls() []string {
 
 // validate adds what is wrong. It is called after withDefaults.
 func (e Endpoint) validate(p *settings.Problems) {
-	p.Add(e.Dial == nil, "URL, URLs and Dial are empty: one is required")
+	p.Add(e.Dial == nil, "URL and Dial are empty: one is required, or URLs")
 	for _, url := range e.urls() {
 		_, err := amqp.ParseURI(url)
 		err = withoutURL(err)

@@ -27,7 +27,7 @@ func (o *options) process(ctx context.Context) (err error) {
 		return unlessLeaving(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{})
+	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{Check: o.partitions().Check})
 	if err != nil {
 		return unlessLeaving(err)
 	}
@@ -82,9 +82,6 @@ func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payl
 	for _, t := range l.Transactions {
 		e, err := t.event()
 		if err == nil {
-			_, err = rabbitmq.PartitionOf(e, o.queues)
-		}
-		if err == nil {
 			if _, err = box.Enqueue(ctx, tx, e); err != nil && !isRefusal(err) {
 				return err
 			}
@@ -103,7 +100,8 @@ func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payl
 // isRefusal tells whether the outbox has something against the event, and it
 // is not the database that failed.
 func isRefusal(err error) bool {
-	return errors.Is(err, outbox.ErrEnded) || errors.Is(err, outbox.ErrDuplicateID) || errors.As(err, new(*ordering.EventError))
+	return errors.Is(err, outbox.ErrEnded) || errors.Is(err, outbox.ErrDuplicateID) || errors.Is(err, outbox.ErrOtherEvent) ||
+		errors.As(err, new(*ordering.EventError)) || dispatcher.IsPermanent(err) // that of Check
 }
 
 // toText makes of a string one that the database can keep.

@@ -79,9 +79,15 @@
 //
 // Enqueue takes the streams of an event in a fixed order, so two of them cannot
 // deadlock. A transaction that enqueues several events takes the streams of one
-// after the other, and two such transactions can deadlock on PostgreSQL unless
-// all take their streams in the same order. The server ends one of them with an
-// error; nothing is lost.
+// after the other, and two such transactions can deadlock on PostgreSQL. So take
+// the streams of all of them first:
+//
+//	err = box.Lock(ctx, tx, from, to)
+//	… // and then any events on them, in any order
+//
+// Without that, the server ends one of two that wait for each other with an error
+// that wraps [ErrConflict]; nothing is lost, and the transaction is to be run
+// again.
 //
 // # Databases
 //

@@ -1,12 +1,14 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,11 +29,13 @@ import (
 // When there is an error the transaction is as it was before the call and can
 // go on, unless the database itself failed: then it has been rolled back. The
 // error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded],
-// [ErrDuplicateID], an [*ordering.EventError], that of [Config.Check] or what
-// the database said.
+// [ErrDuplicateID], [ErrOtherEvent], an [*ordering.EventError], that of
+// [Config.Check], or what the database said. With [ErrConflict] among them the
+// transaction should not go on, but be rolled back and run again.
 //
 // Until the transaction ends, others that enqueue an event on one of the
-// streams wait, in Enqueue; see the package comment. The same transaction must
+// streams wait, in Enqueue. If it enqueues several events, first take the streams
+// of them all with [Outbox.Lock], or it may deadlock with others. The same transaction must
 // not be used by several goroutines at the same time.
 func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event, streams ...lockkeys.Key) (*ordering.Event, error) {
 	if tx == nil {
@@ -44,33 +48,11 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	if err := o.config.Check(e); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: refused by Config.Check: %w", e.ID, err)
 	}
-	t, err := o.begin(ctx, tx)
+	err = o.atomically(ctx, tx, func(t transaction) error { return o.insert(ctx, t, e, event) })
 	if err != nil {
-		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
-	}
-	err = o.insert(ctx, t, e)
-	if err == nil {
-		_, err = t.ExecContext(ctx, release)
-	}
-	if err != nil {
-		undo(ctx, tx)
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
 	}
 	return e, nil
-}
-
-const release = `RELEASE SAVEPOINT outbox`
-
-// undo takes back what was done since the savepoint. If it cannot, nothing of
-// the transaction may be committed: a number would be missing.
-func undo(ctx context.Context, tx *sql.Tx) {
-	ctx = context.WithoutCancel(ctx)
-	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, release} {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			_ = tx.Rollback()
-			return
-		}
-	}
 }
 
 // unknown is the number of an event until it gets its own: the longest, so that
@@ -105,7 +87,8 @@ func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, er
 	return &e, nil
 }
 
-func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) error {
+// insert writes an event that was made of the one given.
+func (o *Outbox) insert(ctx context.Context, tx transaction, e, given *ordering.Event) error {
 	if err := o.assign(ctx, tx, e); err != nil {
 		return err
 	}
@@ -116,7 +99,7 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) 
 	var id int64
 	err = tx.QueryRowContext(ctx, insertEvent, e.ID, len(e.Positions), len(body), time.Now().UnixMicro(), string(body)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return ErrDuplicateID
+		return taken(ctx, tx, e, given)
 	}
 	if err != nil {
 		return err
@@ -129,6 +112,56 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) 
 	return err
 }
 
+// taken is the error for an event whose ID is there already. Whether it is the
+// same event again decides what the caller makes of that, so it is looked at.
+func taken(ctx context.Context, tx transaction, e, given *ordering.Event) error {
+	var id int64
+	var body string
+	err := tx.QueryRowContext(ctx, `SELECT id, body FROM outbox_events WHERE name = $1`, e.ID).Scan(&id, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: the event that had the ID is not retained any more", ErrConflict)
+	}
+	if err != nil {
+		return err
+	}
+	old, err := decode(id, body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrOtherEvent, err)
+	}
+	if what := difference(old, e, given); what != "" {
+		return fmt.Errorf("%w: that on %s: its %s", ErrOtherEvent, positionText(old), what)
+	}
+	return fmt.Errorf("%w: on %s", ErrDuplicateID, positionText(old))
+}
+
+// difference names what another event has in another way than e, beside its
+// numbers; a time that was not given does not count.
+func difference(old, e, given *ordering.Event) string {
+	streams := func(e *ordering.Event) map[ordering.Position]bool {
+		set := map[ordering.Position]bool{}
+		for _, p := range e.Positions {
+			p.Number = 0
+			set[p] = true
+		}
+		return set
+	}
+	switch {
+	case !maps.Equal(streams(old), streams(e)):
+		return "streams are others"
+	case old.Type != e.Type:
+		return "type is another"
+	case !bytes.Equal(old.Payload, e.Payload):
+		return "payload is another"
+	case !maps.Equal(old.Headers, e.Headers):
+		return "headers are others"
+	case old.CorrelationID != e.CorrelationID || old.CausationID != e.CausationID:
+		return "correlation or cause is another"
+	case !given.Time.IsZero() && !old.Time.Equal(e.Time):
+		return "time is another"
+	}
+	return ""
+}
+
 const insertEvent = `INSERT INTO outbox_events (name, streams, size, created, body)
 	VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING RETURNING id`
 
@@ -137,8 +170,8 @@ func insertPositions(d Dialect, n int) string {
 }
 
 // assign gives the event the next number of each of its streams. Their rows
-// are locked in the order of the keys, so that two transactions never wait for
-// each other.
+// are locked in the order of the keys, as by Lock, so that two transactions with
+// one event never wait for each other.
 func (o *Outbox) assign(ctx context.Context, tx transaction, e *ordering.Event) error {
 	sorted := slices.Clone(e.Positions)
 	slices.SortFunc(sorted, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })

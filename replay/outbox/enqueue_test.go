@@ -66,7 +66,8 @@ func TestEnqueueRefuses(t *testing.T) {
 		"ID with NUL":      {&ordering.Event{ID: "a\x00"}, keys("a"), ordering.ErrText},
 		"ID not UTF-8":     {&ordering.Event{ID: "\xff"}, keys("a"), ordering.ErrText},
 		"header not UTF-8": {&ordering.Event{Headers: map[string]string{"x": "\xff"}}, keys("a"), ordering.ErrText},
-		"duplicate ID":     {&ordering.Event{ID: "first"}, keys("a", "new"), outbox.ErrDuplicateID},
+		"duplicate ID":     {&ordering.Event{ID: "first"}, keys("a"), outbox.ErrDuplicateID},
+		"other event":      {&ordering.Event{ID: "first"}, keys("a", "new"), outbox.ErrOtherEvent},
 		"ended":            {&ordering.Event{}, keys("a", "over", "new"), outbox.ErrEnded},
 	}
 	everywhere(t, func(t *testing.T, p place) {
@@ -192,6 +193,7 @@ func TestRepeatableRead(t *testing.T) {
 	put(t, box, db, "a")
 	_, err = box.Enqueue(t.Context(), tx, &ordering.Event{}, keys("new", "a")...)
 	require.ErrorContains(t, err, "could not serialize access")
+	require.ErrorIs(t, err, outbox.ErrConflict)
 	_, err = box.Enqueue(t.Context(), tx, &ordering.Event{}, keys("new")...)
 	require.NoError(t, err, "other streams are free")
 	require.NoError(t, tx.Commit())
@@ -261,7 +263,7 @@ func (p plan) run(t *testing.T, box *outbox.Outbox, db *sql.DB, under string, co
 	}
 	first, err := box.Enqueue(ctx, tx, &ordering.Event{}, below(under, p.first)...)
 	if err != nil {
-		assert.ErrorContains(t, err, "deadlock")
+		assert.ErrorIs(t, err, outbox.ErrConflict)
 		return
 	}
 	if p.back {
@@ -271,7 +273,7 @@ func (p plan) run(t *testing.T, box *outbox.Outbox, db *sql.DB, under string, co
 	}
 	second, err := box.Enqueue(ctx, tx, &ordering.Event{}, below(under, p.second)...)
 	if err != nil {
-		assert.ErrorContains(t, err, "deadlock")
+		assert.ErrorIs(t, err, outbox.ErrConflict)
 		return
 	}
 	if !p.commit || !assert.NoError(t, tx.Commit()) {

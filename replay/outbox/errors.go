@@ -24,11 +24,23 @@ var (
 	// ErrEnded is wrapped by the error for an event on a stream whose last
 	// event, one with End, was enqueued before.
 	ErrEnded = errors.New("outbox: stream has ended")
-	// ErrDuplicateID is wrapped by the error for an event whose ID another
-	// event has that is still kept. It makes a repeated command harmless that
-	// names its event.
-	ErrDuplicateID = errors.New("outbox: an event with this ID is there already")
+	// ErrDuplicateID is wrapped by the error for an event that is there
+	// already, with the same ID, streams and content, and still kept. It makes a
+	// repeated command harmless that names its event.
+	ErrDuplicateID = errors.New("outbox: this event is there already")
+	// ErrOtherEvent is wrapped by the error for an event whose ID another one
+	// has that is still kept: its streams or its content are different, so
+	// this one is not there. An ID has to be unique in the whole outbox.
+	ErrOtherEvent = errors.New("outbox: another event has this ID: give this one an ID of its own")
 )
+
+// ErrConflict is wrapped by the errors of Enqueue and Lock when another
+// transaction was in the way: both waited for each other's streams, or the order
+// of the two cannot be told, or the wait took longer than the database allows.
+// Nothing is lost. What ended the wait does not end what led to it while the
+// transaction keeps the streams that it has.
+var ErrConflict = errors.New("outbox: another transaction was in the way: roll this one back and run it again from its beginning; " +
+	"if it enqueues several events, take all their streams with Lock first")
 
 // ErrNotParked is wrapped by the errors of Resume and Skip for an event that is
 // not parked, or not any more.

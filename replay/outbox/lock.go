@@ -1,0 +1,112 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Lock takes streams for a transaction: until it ends, others that enqueue an
+// event on one of them, or lock it, wait. It takes them in a fixed order, as
+// Enqueue takes those of one event, so a transaction that enqueues several
+// events and first locks all their streams, in one call, cannot deadlock with
+// others that do the same. One that enqueues a single event need not lock
+// anything.
+//
+// Errors are as those of [Outbox.Enqueue]: the transaction is as it was before,
+// unless the database itself failed. On SQLite, where a transaction that writes
+// keeps out all others, it makes the transaction one that writes.
+func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) error {
+	if tx == nil {
+		return ErrNoTx
+	}
+	for _, stream := range streams {
+		if stream.Size() > ordering.MaxStream {
+			return fmt.Errorf("outbox: lock %.80s: %w", stream, ordering.ErrLongStream)
+		}
+	}
+	sorted := slices.SortedFunc(slices.Values(streams), lockkeys.Key.Compare)
+	sorted = slices.Compact(sorted)
+	err := o.atomically(ctx, tx, func(t transaction) error {
+		for some := range slices.Chunk(sorted, ordering.MaxPositions) {
+			args := make([]any, len(some))
+			for i, stream := range some {
+				args[i] = stream.String()
+			}
+			if _, err := t.ExecContext(ctx, lockStreams(o.dialect, len(some)), args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("outbox: lock streams: %w", err)
+	}
+	return nil
+}
+
+// lockStreams makes the rows that are not there. A stream without an event has
+// the last number 0.
+func lockStreams(d Dialect, n int) string {
+	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 0, 0)") + `
+		ON CONFLICT (stream) DO UPDATE SET last = s.last`
+}
+
+// atomically does something in a caller's transaction, or nothing.
+func (o *Outbox) atomically(ctx context.Context, tx *sql.Tx, do func(t transaction) error) error {
+	t, err := o.begin(ctx, tx)
+	if err != nil {
+		return conflicting(err)
+	}
+	if err = do(t); err == nil {
+		_, err = t.ExecContext(ctx, release)
+	}
+	if err != nil {
+		undo(ctx, tx)
+		return conflicting(err)
+	}
+	return nil
+}
+
+const release = `RELEASE SAVEPOINT outbox`
+
+// undo takes back what was done since the savepoint. If it cannot, nothing of
+// the transaction may be committed: a number would be missing.
+func undo(ctx context.Context, tx *sql.Tx) {
+	ctx = context.WithoutCancel(ctx)
+	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, release} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			_ = tx.Rollback()
+			return
+		}
+	}
+}
+
+// conflicting adds ErrConflict to the error of a database that says that another
+// transaction was in the way.
+func conflicting(err error) error {
+	var postgres interface{ SQLState() string }
+	var sqlite interface{ Code() int }
+	var is bool
+	switch {
+	case errors.As(err, &postgres):
+		switch postgres.SQLState() {
+		case "40P01", "40001", "55P03": // deadlock, no serial order, lock_timeout
+			is = true
+		}
+	case errors.As(err, &sqlite):
+		switch sqlite.Code() & 0xff {
+		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+			is = true
+		}
+	}
+	if is {
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}

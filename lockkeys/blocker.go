@@ -23,7 +23,7 @@ func (s *Set[T]) ahead(st *step[T]) (Request, *Place[T], bool) {
 		}
 	}
 	if r != nil && r.mode.real() && !(r.mode == sharedIntent && st.mode == shared) {
-		other := r.steps.first
+		other := r.steps.first()
 		return other.request(), other.place, true
 	}
 	// What it waits for has only stated its intention here: it is below.
@@ -35,17 +35,18 @@ func (s *Set[T]) ahead(st *step[T]) (Request, *Place[T], bool) {
 	return found.request(), found.place, true
 }
 
-// claimedBefore returns the first real step at n, a node below that of st,
-// that conflicts with st and arrived earlier, or nil.
+// claimedBefore returns a real step at n, a node below that of st, that
+// conflicts with st and goes before it, or nil.
 func (n *node[T]) claimedBefore(st *step[T]) *step[T] {
 	for r := n.head; r != nil; r = r.next {
 		if r.mode != exclusive && (st.mode != exclusive || !r.mode.real()) {
 			continue
 		}
-		if first := r.steps.first; first.place.seq < st.place.seq {
-			return first
+		for other := r.steps.first(); other != nil; other = other.following() {
+			if other.place.before(st.place) {
+				return other
+			}
 		}
-		break // all others are later still
 	}
 	return nil
 }
@@ -70,7 +71,7 @@ func (s *Set[T]) Behind(p *Place[T]) (next *Place[T], ok bool) {
 			if st.run.next == nil || st.run.next.mode != exclusive {
 				return nil, false
 			}
-			next = st.run.next.steps.first.place
+			next = st.run.next.steps.first().place
 			break
 		}
 	}
@@ -92,8 +93,8 @@ func (s *Set[T]) Behind(p *Place[T]) (next *Place[T], ok bool) {
 		if its.waiting && (its.mode != exclusive || its.run.prev != p.steps[mine].run) {
 			return nil, false
 		}
-		if reader := its.node.behindX.first; its.waiting && reader != nil && reader.place.seq < next.seq {
-			return nil, false // it waits for p, and next for it
+		if its.waiting && p.steps[mine].run.behind.first() != nil {
+			return nil, false // a reader waits for p, and next for it
 		}
 		mine = p.requested(mine + 1)
 	}

@@ -52,8 +52,9 @@
 //   - set.go: the set, and its two kinds of claims.
 //   - light.go, depths.go: claims that are in nobody's way. Read the invariant
 //     first.
-//   - intention.go, node.go: how all others wait, in one table and a queue at
-//     each key.
+//   - intention.go, node.go, step.go: how all others wait, in one table and a
+//     queue at each key.
+//   - replace.go: a claim that gets into the line where others wait already.
 //   - index.go: the B-tree of both.
 //   - blocker.go: who waits for whom.
 package lockkeys

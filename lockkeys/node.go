@@ -3,21 +3,22 @@ package lockkeys
 // node is a key that claims in a [Set] use or lie below, with its queue.
 //
 // Invariant: the queue holds the steps of all claims in the set that use the
-// node, in arrival order, such that a step is granted exactly when no earlier
-// step still in the queue is incompatible with it:
+// node. Those of claims that hold (see Place.holds) come first, then the
+// others in order of arrival, and a step is granted exactly when no step in
+// front of it is incompatible with it:
 //
 //   - The lane is a list of runs of one mode each, X, SIX, S or IX. Steps of
-//     one run do not conflict. Adjacent runs are of two modes, and then they
-//     conflict; or of one mode, and then they conflict unless the mode groups,
-//     in which case a run that stood between them has been withdrawn.
-//   - So what is granted in the lane is its first run and the runs of the same
-//     mode right behind it, if that mode groups: unless the first is an X and
+//     one run do not conflict, and are in no order; those of adjacent runs
+//     all conflict.
+//   - So what is granted in the lane is its first run: unless that is an X and
 //     there are readers.
-//   - IS steps conflict with X only. Those before the first X of the lane are
-//     granted and counted in readers; the others wait in behindX.
+//   - IS steps conflict with X only. Those in front of the first X of the lane
+//     are granted and counted in readers; each of the others waits at the last
+//     X that is in front of it.
 //
-// A withdrawn step leaves the others where they are, so that it costs no more
-// than the end of a granted one.
+// Every step that waits, and every one for a request, is in a list. One that
+// is granted and only an intention is in none, which most are; unless its claim
+// had to wait, since then another may yet be put in front of it.
 type node[T any] struct {
 	// What an unhindered claim needs comes first, for the processor's cache.
 	key     Key
@@ -29,10 +30,11 @@ type node[T any] struct {
 	ownUsed bool
 	listed  bool // in the set's list of idle nodes
 
-	depth   int      // of the key
-	kids    int      // nodes whose parent is this one
-	firstX  *run[T]  // the first X of the lane
-	behindX steps[T] // the IS steps that wait
+	depth  int      // of the key
+	kids   int      // nodes whose parent is this one
+	firstX *run[T]  // the first and the last X of the lane
+	lastX  *run[T]  //
+	early  steps[T] // the granted IS steps that are in a list
 
 	nextIdle *node[T]
 	stamp    uint64 // of the last Add or Shrink that came by, and
@@ -56,99 +58,70 @@ type run[T any] struct {
 	live       int // steps in the run, waiting or granted
 	mode       nodeMode
 	granted    bool
-	steps      steps[T] // those of them that wait, or are real
+	steps      steps[T] // those of them that are in a list
 	prev, next *run[T]
+
+	// Of an X, which is a run of one step.
+	prevX, nextX *run[T]
+	behind       steps[T] // the IS steps that wait for it, and for no later X
 }
 
-// step is the use that one claim makes of one node.
-type step[T any] struct {
-	node    *node[T]
-	place   *Place[T]
-	run     *run[T] // its run in the lane; nil for IS, which is in none
-	mode    nodeMode
-	waiting bool
-
-	prev, next *step[T] // in run.steps or node.behindX
-}
-
-// steps is a list of steps in arrival order.
-type steps[T any] struct{ first, last *step[T] }
-
-func (l *steps[T]) push(s *step[T]) {
-	s.prev, s.next = l.last, nil
-	if l.last == nil {
-		l.first = s
-	} else {
-		l.last.next = s
-	}
-	l.last = s
-}
-
-func (l *steps[T]) remove(s *step[T]) {
-	if s.prev == nil {
-		l.first = s.next
-	} else {
-		s.prev.next = s.next
-	}
-	if s.next == nil {
-		l.last = s.prev
-	} else {
-		s.next.prev = s.prev
-	}
-	s.prev, s.next = nil, nil
-}
-
-// replace puts s where old is in the list.
-func (l *steps[T]) replace(old, s *step[T]) {
-	s.prev, s.next = old.prev, old.next
-	if s.prev == nil {
-		l.first = s
-	} else {
-		s.prev.next = s
-	}
-	if s.next == nil {
-		l.last = s
-	} else {
-		s.next.prev = s
-	}
-}
+// joins tells whether a step of this mode can be one of the run.
+func (r *run[T]) joins(mode nodeMode) bool { return r.mode == mode && mode.groups() }
 
 // enqueue puts st at the end of its node's queue, granted or waiting.
 func (s *Set[T]) enqueue(st *step[T]) {
 	n := st.node
-	if !n.used() {
-		s.used++
-	}
-	if st.mode.real() {
-		s.requests.add(n.depth)
-	}
+	s.arrived(st)
 	if st.mode == intentShared {
-		if n.firstX == nil {
-			n.readers++
-			return
-		}
-		st.wait()
-		n.behindX.push(st)
+		n.read(st, n.lastX)
 		return
 	}
 	r := n.tail
-	if r == nil || r.mode != st.mode || !st.mode.groups() {
-		r = s.newRun(n, st.mode)
-		r.granted = r.free(n)
+	if r == nil || !r.joins(st.mode) {
+		r = s.newRun(n, st.mode, n.tail)
+		r.granted = n.free(r)
 	}
+	st.join(r)
+}
+
+// arrived is called when a step is about to enter the queue of its node.
+func (s *Set[T]) arrived(st *step[T]) {
+	if !st.node.used() {
+		s.used++
+	}
+	if st.mode.real() {
+		s.requests.add(st.node.depth)
+	}
+}
+
+// read adds an IS step behind the run x, the last X in front of it, or nil.
+func (n *node[T]) read(st *step[T], x *run[T]) {
+	if x == nil {
+		n.readers++
+	} else {
+		st.wait()
+		x.behind.push(st)
+	}
+}
+
+// join makes st one of the steps of r.
+func (st *step[T]) join(r *run[T]) {
 	st.run = r
 	r.live++
 	if !r.granted {
 		st.wait()
-		r.steps.push(st)
-	} else if st.mode.real() {
+	}
+	if st.waiting || st.mode.real() {
 		r.steps.push(st)
 	}
 }
 
 func (st *step[T]) wait() {
-	st.waiting = true
-	st.place.blocked++
+	if !st.waiting {
+		st.waiting = true
+		st.place.blocked++
+	}
 }
 
 // grant ends the waiting of st, and of its place if that was the last one.
@@ -163,20 +136,14 @@ func (s *Set[T]) grant(st *step[T]) {
 // dequeue takes st out of its node's queue and grants what waited for it.
 func (s *Set[T]) dequeue(st *step[T]) {
 	n, r := st.node, st.run
-	switch {
-	case st.mode == intentShared && st.waiting:
-		n.behindX.remove(st)
-	case st.mode == intentShared:
-		n.readers--
-		s.grantFrom(n, n.head)
-	default:
-		if st.waiting || st.mode.real() {
-			r.steps.remove(st)
+	st.unlist()
+	if st.mode == intentShared {
+		if !st.waiting {
+			n.readers--
+			s.grantHead(n)
 		}
-		r.live--
-		if r.live == 0 {
-			s.endRun(n, r)
-		}
+	} else if r.live--; r.live == 0 {
+		s.endRun(n, r)
 	}
 	if st.waiting {
 		st.waiting = false
@@ -203,68 +170,96 @@ func (s *Set[T]) left(n *node[T]) {
 // one; a run from the middle is left empty when a claim is withdrawn.
 func (s *Set[T]) endRun(n *node[T], r *run[T]) {
 	before, behind := r.prev, r.next
-	if before == nil {
-		n.head = behind
-	} else {
-		before.next = behind
+	if r.mode == exclusive {
+		s.endX(n, r)
 	}
-	if behind == nil {
-		n.tail = before
-	} else {
-		behind.prev = before
+	s.cut(n, r)
+	switch {
+	case before == nil:
+		s.grantHead(n)
+	case behind != nil && before.joins(behind.mode):
+		s.merge(n, before, behind)
 	}
-	if n.firstX == r {
-		s.moveFirstX(n, behind)
-	}
-	s.freeRun(n, r)
-	s.grantFrom(n, behind)
 }
 
-// moveFirstX finds the first X of the lane again, at r or behind it, and
-// grants the IS steps that arrived before it. No run is gone over twice: what
-// is passed here is in front of the first X from now on.
-func (s *Set[T]) moveFirstX(n *node[T], r *run[T]) {
-	for r != nil && r.mode != exclusive {
-		r = r.next
+// merge makes one run of two that do not conflict. What stood between them
+// conflicted with both and has gone.
+func (s *Set[T]) merge(n *node[T], r, from *run[T]) {
+	if !r.granted && r.live < from.live {
+		r, from = from, r
 	}
-	n.firstX = r
-	for st := n.behindX.first; st != nil; st = n.behindX.first {
-		if r != nil && r.steps.first.place.seq < st.place.seq {
-			return
+	for st := from.steps.first(); st != nil; st = st.following() {
+		st.run = r
+		if r.granted {
+			s.grant(st)
 		}
-		n.behindX.remove(st)
+	}
+	r.live += from.live
+	r.steps.take(&from.steps)
+	s.cut(n, from)
+}
+
+// cut takes a run without steps out of the lane and keeps it for reuse.
+func (s *Set[T]) cut(n *node[T], r *run[T]) {
+	if r.prev == nil {
+		n.head = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		n.tail = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next, r.prevX, r.nextX = nil, nil, nil, nil
+	if r == &n.own {
+		n.ownUsed = false
+	} else {
+		s.spareRuns.Put(r)
+	}
+}
+
+// endX takes an X out of the chain of them. The IS steps that waited at it go
+// on to wait at the one before it, or else are granted.
+func (s *Set[T]) endX(n *node[T], x *run[T]) {
+	if x.nextX == nil {
+		n.lastX = x.prevX
+	} else {
+		x.nextX.prevX = x.prevX
+	}
+	if x.prevX != nil {
+		x.prevX.nextX = x.nextX
+		x.prevX.behind.take(&x.behind)
+		return
+	}
+	n.firstX = x.nextX
+	for st := x.behind.first(); st != nil; st = st.following() {
 		n.readers++
+		s.grant(st)
+	}
+	n.early.take(&x.behind)
+}
+
+// grantHead grants the first run of the lane, if it waits and can go.
+func (s *Set[T]) grantHead(n *node[T]) {
+	r := n.head
+	if r == nil || r.granted || !n.free(r) {
+		return
+	}
+	r.granted = true
+	for st := r.steps.first(); st != nil; st = st.following() {
 		s.grant(st)
 	}
 }
 
-// grantFrom grants the run r of the lane, if it waits and can go, and the runs
-// behind it that can go with it.
-func (s *Set[T]) grantFrom(n *node[T], r *run[T]) {
-	for r != nil && !r.granted && r.free(n) {
-		r.granted = true
-		for st := r.steps.first; st != nil; {
-			next := st.next
-			s.grant(st)
-			if !st.mode.real() {
-				r.steps.remove(st)
-			}
-			st = next
-		}
-		r = r.next
-	}
+// free tells whether nothing in the queue is in the way of the run r.
+func (n *node[T]) free(r *run[T]) bool {
+	return r.prev == nil && (r.mode != exclusive || n.readers == 0)
 }
 
-// free tells whether nothing in the queue of n is in the way of its run r.
-func (r *run[T]) free(n *node[T]) bool {
-	if r.prev == nil {
-		return r.mode != exclusive || n.readers == 0
-	}
-	return r.prev.granted && r.prev.mode == r.mode && r.mode.groups()
-}
-
-// newRun appends an empty run to the lane of n.
-func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
+// newRun makes an empty run in the lane of n behind another, or in front of
+// all if that is nil.
+func (s *Set[T]) newRun(n *node[T], mode nodeMode, behind *run[T]) *run[T] {
 	r := &n.own
 	if n.ownUsed {
 		var ok bool
@@ -273,25 +268,41 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode) *run[T] {
 		}
 	}
 	n.ownUsed = true
-	r.mode, r.granted, r.live, r.prev, r.next = mode, false, 0, n.tail, nil
-	if n.tail == nil {
+	r.mode, r.granted, r.live, r.prev, r.next = mode, false, 0, behind, n.head
+	if behind == nil {
 		n.head = r
 	} else {
-		n.tail.next = r
+		r.next = behind.next
+		behind.next = r
 	}
-	n.tail = r
-	if mode == exclusive && n.firstX == nil {
-		n.firstX = r
+	if r.next == nil {
+		n.tail = r
+	} else {
+		r.next.prev = r
+	}
+	if mode == exclusive {
+		n.chain(r)
 	}
 	return r
 }
 
-// freeRun keeps a run, which has no steps any more, for reuse.
-func (s *Set[T]) freeRun(n *node[T], r *run[T]) {
-	r.prev, r.next = nil, nil
-	if r == &n.own {
-		n.ownUsed = false
+// chain puts the X run r, which is in the lane, into the chain of them.
+func (n *node[T]) chain(r *run[T]) {
+	x := n.lastX
+	if r.next != nil {
+		for x = r.prev; x != nil && x.mode != exclusive; x = x.prev {
+		}
+	}
+	r.prevX, r.nextX = x, n.firstX
+	if x == nil {
+		n.firstX = r
 	} else {
-		s.spareRuns.Put(r)
+		r.nextX = x.nextX
+		x.nextX = r
+	}
+	if r.nextX == nil {
+		n.lastX = r
+	} else {
+		r.nextX.prevX = r
 	}
 }

@@ -1,8 +1,10 @@
 package lockkeys
 
 import (
+	"cmp"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"sync"
 )
 
@@ -71,6 +73,7 @@ type Set[T any] struct {
 
 	spareRuns, spareNodes sync.Pool
 	woken                 []*Place[T] // granted by the call under way
+	looked                int         // how much was gone over by it, for tests
 }
 
 // How many keys of each kind are kept though no claim uses them.
@@ -90,6 +93,10 @@ type Place[T any] struct {
 	steps   []step[T]
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
+	// Whether it keeps what it claims, so that none is put in front of it: it
+	// was granted, or [Set.Hold] was called. It may not wait for one that does
+	// not hold.
+	holds bool
 }
 
 // Granted tells whether the claim waits for nothing: whether it conflicts
@@ -122,11 +129,12 @@ func (s *Set[T]) Add(p *Place[T], c *Claim) (granted bool) {
 	s.count++
 	s.added++
 	p.seq = s.added
+	p.holds = true
 	if !s.addLight(p, c) {
 		s.makeHeavy(c)
 		s.addHeavy(p, c)
 	}
-	return p.blocked == 0
+	return p.holds
 }
 
 // addHeavy gives a claim its steps.
@@ -135,6 +143,17 @@ func (s *Set[T]) addHeavy(p *Place[T], c *Claim) {
 	p.steps = s.route(p, p.steps[:0], c)
 	for i := range p.steps {
 		s.enqueue(&p.steps[i])
+	}
+	p.settle()
+}
+
+// settle is called when all steps of p are in their queues.
+func (p *Place[T]) settle() {
+	p.holds = p.blocked == 0
+	for i := range p.steps {
+		if st := &p.steps[i]; !p.holds && !st.listed() {
+			st.list()
+		}
 	}
 }
 
@@ -173,21 +192,28 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 		panic("lockkeys: Set.Remove of a place that is not in use")
 	}
 	s.count--
-	p.seq = 0
+	p.seq, p.holds = 0, false
+	had := len(woken)
+	s.woken = woken
+	s.leave(p)
+	woken, s.woken = s.woken, nil
+	hold(woken[had:])
+	s.evict()
+	return woken
+}
+
+// leave takes what p claims out of the set and grants what waited for it.
+func (s *Set[T]) leave(p *Place[T]) {
 	if len(p.steps) == 0 {
 		s.removeLights(p)
-		return woken
+		return
 	}
 	s.heavy--
-	s.woken = woken
 	for i := range p.steps {
 		s.dequeue(&p.steps[i])
 		p.steps[i].node, p.steps[i].place = nil, nil
 	}
-	woken, s.woken = s.woken, nil
 	p.steps = p.steps[:0]
-	s.evict()
-	return woken
 }
 
 // Shrink replaces the granted claim of p by a narrower one, made of some of
@@ -211,14 +237,14 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 	if !s.routeKept(p, c) {
 		return woken, false
 	}
+	had := len(woken)
 	s.woken = woken
 	for i := range p.steps {
 		if old := &p.steps[i]; !s.keeps(old) {
 			s.dequeue(old)
 		}
 	}
-	// The steps that stay move to the front. Being granted, only those that
-	// are real are in a list.
+	// The steps that stay move to the front.
 	rest := p.steps[:0]
 	for i := range p.steps {
 		old := &p.steps[i]
@@ -226,13 +252,14 @@ func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], 
 			continue
 		}
 		rest = append(rest, *old)
-		if st := &rest[len(rest)-1]; st != old && st.mode.real() {
-			st.run.steps.replace(old, st)
+		if st := &rest[len(rest)-1]; st != old {
+			old.replace(st)
 		}
 	}
 	clear(p.steps[len(rest):])
 	p.steps = rest
 	woken, s.woken = s.woken, nil
+	hold(woken[had:])
 	s.evict()
 	return woken, true
 }
@@ -377,14 +404,16 @@ func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
 
 // yield yields the requests for n.
 func (n *node[T]) yield(yield func(Request, *Place[T]) bool) bool {
+	var all []*step[T]
 	for r := n.head; r != nil; r = r.next {
-		if !r.mode.real() {
-			continue
+		for st := r.steps.first(); st != nil && r.mode.real(); st = st.following() {
+			all = append(all, st)
 		}
-		for st := r.steps.first; st != nil; st = st.next {
-			if !yield(st.request(), st.place) {
-				return false
-			}
+	}
+	slices.SortFunc(all, func(a, b *step[T]) int { return cmp.Compare(a.place.seq, b.place.seq) })
+	for _, st := range all {
+		if !yield(st.request(), st.place) {
+			return false
 		}
 	}
 	return true

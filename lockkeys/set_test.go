@@ -1,6 +1,7 @@
 package lockkeys
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,14 +10,34 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the plain statement of what a Set does: claims in order of
-// arrival, each granted when it conflicts with none before it.
+// model is the plain statement of what a Set does: those that hold and behind
+// them the others in order of arrival, each granted when it conflicts with none
+// before it, and then it holds.
 type model struct{ claims []*modelClaim }
 
 type modelClaim struct {
-	id    int
+	id    int // in order of arrival
 	claim *Claim
 	place *Place[int]
+	holds bool
+}
+
+// order puts those that hold in front of all others, and these in their order.
+func (m *model) order() {
+	for i, c := range m.claims {
+		c.holds = c.holds || m.granted(i)
+	}
+	slices.SortStableFunc(m.claims, func(a, b *modelClaim) int {
+		switch {
+		case a.holds && b.holds:
+			return 0
+		case a.holds:
+			return -1
+		case b.holds:
+			return 1
+		}
+		return cmp.Compare(a.id, b.id)
+	})
 }
 
 func (m *model) granted(i int) bool {
@@ -35,6 +56,7 @@ func (m *model) grantedIDs() []int {
 			ids = append(ids, c.id)
 		}
 	}
+	slices.Sort(ids)
 	return ids
 }
 
@@ -51,6 +73,9 @@ func (m *model) check(t *rapid.T, s *Set[int]) {
 			require.True(t, c.claim.Conflicts(NewClaim(request)), "claim %d conflicts with %v", c.id, request)
 			require.Contains(t, m.claims[j].claim.Requests(), request)
 		}
+	}
+	if len(m.claims) > 0 {
+		require.True(t, m.claims[0].place.Granted(), "somebody can go on")
 	}
 	got := map[int]int{}
 	var last Request
@@ -156,48 +181,67 @@ func checkDepths(t require.TestingT, ds *depths, want [MaxDepth + 1]int) {
 }
 
 func checkQueue(t require.TestingT, n *node[int]) {
-	var firstX, last *run[int]
+	var firstX, lastX, last *run[int]
+	var front uint64 // the latest of those that went before and do not hold
 	for r := n.head; r != nil; last, r = r, r.next {
 		require.Same(t, last, r.prev)
-		first := last == nil && (r.mode != exclusive || n.readers == 0)
-		joins := last != nil && last.granted && last.mode == r.mode && r.mode.groups()
-		require.Equal(t, first || joins, r.granted)
-		if r.mode == exclusive && firstX == nil {
-			firstX = r
+		require.Equal(t, last == nil && (r.mode != exclusive || n.readers == 0), r.granted)
+		require.True(t, last == nil || !last.joins(r.mode), "adjacent runs conflict")
+		if r.mode == exclusive {
+			if firstX == nil {
+				firstX = r
+			} else {
+				require.Same(t, r, lastX.nextX)
+			}
+			require.Same(t, lastX, r.prevX)
+			lastX = r
+			checkSteps(t, &r.behind, n, nil, true)
+			for st := r.behind.first(); st != nil; st = st.following() {
+				require.False(t, st.place.holds)
+				require.True(t, r.steps.first().place.before(st.place))
+				require.True(t, r.nextX == nil || !r.nextX.steps.first().place.before(st.place))
+			}
+		} else {
+			require.Nil(t, r.behind.first())
 		}
 		require.Positive(t, r.live)
 		if !r.mode.groups() {
 			require.Equal(t, 1, r.live)
 		}
-		listed := checkSteps(t, r.steps, n, r, !r.granted)
+		listed, late := checkSteps(t, &r.steps, n, r, !r.granted), front
 		if r.granted && !r.mode.real() {
-			require.Zero(t, listed)
+			require.LessOrEqual(t, listed, r.live)
 		} else {
 			require.Equal(t, r.live, listed)
 		}
+		for st := r.steps.first(); st != nil; st = st.following() {
+			if st.place.holds {
+				require.Zero(t, front, "those that hold come first")
+			} else {
+				require.Greater(t, st.place.seq, front, "runs are in order of arrival")
+				late = max(late, st.place.seq)
+			}
+		}
+		front = late
 	}
 	require.Same(t, last, n.tail)
 	require.Same(t, firstX, n.firstX)
-	checkSteps(t, n.behindX, n, nil, true)
-	if first := n.behindX.first; first != nil {
-		require.NotNil(t, firstX)
-		require.Greater(t, first.place.seq, firstX.steps.first.place.seq)
+	require.Same(t, lastX, n.lastX)
+	require.LessOrEqual(t, checkSteps(t, &n.early, n, nil, false), n.readers)
+	for st := n.early.first(); st != nil && firstX != nil; st = st.following() {
+		require.True(t, st.place.before(firstX.steps.first().place))
 	}
 }
 
-func checkSteps(t require.TestingT, l steps[int], n *node[int], r *run[int], waiting bool) (count int) {
-	var last *step[int]
-	for st := l.first; st != nil; last, st = st, st.next {
-		require.Same(t, last, st.prev)
+func checkSteps(t require.TestingT, l *steps[int], n *node[int], r *run[int], waiting bool) (count int) {
+	for st := l.first(); st != nil; st = st.following() {
+		require.Same(t, st, st.link.step)
+		require.Same(t, st, st.link.prev.next.step)
 		require.Same(t, n, st.node)
 		require.Same(t, r, st.run)
 		require.Equal(t, waiting, st.waiting)
-		if last != nil {
-			require.Greater(t, st.place.seq, last.place.seq, "steps are in order of arrival")
-		}
 		count++
 	}
-	require.Same(t, last, l.last)
 	return count
 }
 
@@ -250,13 +294,15 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			}
 			next++
 			p.Owner = next
-			m.claims = append(m.claims, &modelClaim{next, claim, p})
+			m.claims = append(m.claims, &modelClaim{id: next, claim: claim, place: p})
 			require.Equal(t, m.granted(len(m.claims)-1), s.Add(p, claim))
+			m.order()
 		}
-		remove := func(i int) {
-			c := m.claims[i]
+		// change does something to the set that grants what it does to the model.
+		change := func(set func() []*Place[int], model func()) {
 			before := m.grantedIDs()
-			m.claims = slices.Delete(m.claims, i, i+1)
+			model()
+			m.order()
 			var want []int
 			for _, id := range m.grantedIDs() {
 				if !slices.Contains(before, id) {
@@ -264,12 +310,38 @@ func TestSetAgainstAllPairs(t *testing.T) {
 				}
 			}
 			var got []int
-			for _, p := range s.Remove(c.place, nil) {
+			for _, p := range set() {
 				got = append(got, p.Owner)
 			}
 			slices.Sort(got)
-			require.Equal(t, want, got, "granted by removing %d", c.id)
+			require.Equal(t, want, got, "granted")
+		}
+		remove := func(i int) {
+			c := m.claims[i]
+			change(func() []*Place[int] { return s.Remove(c.place, nil) },
+				func() { m.claims = slices.Delete(m.claims, i, i+1) })
 			free = append(free, c.place)
+		}
+		replace := func(c *modelClaim, claim *Claim) {
+			change(
+				func() []*Place[int] {
+					had := c.place.Granted()
+					woken := s.Replace(c.place, claim, nil)
+					if c.place.Granted() && !had {
+						woken = append(woken, c.place)
+					}
+					return woken
+				},
+				func() {
+					c.claim, c.holds = claim, false
+					i := slices.Index(m.claims, c)
+					m.claims = slices.Delete(m.claims, i, i+1)
+					at := 0
+					for at < len(m.claims) && (m.claims[at].holds || m.claims[at].id < c.id) {
+						at++
+					}
+					m.claims = slices.Insert(m.claims, at, c)
+				})
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":    func(t *rapid.T) { m.check(t, &s) },
@@ -328,7 +400,41 @@ func TestSetAgainstAllPairs(t *testing.T) {
 					}
 					slices.Sort(before)
 					require.Equal(t, m.grantedIDs(), before)
+					m.order()
 					return
+				}
+			},
+			"replace": func(t *rapid.T) {
+				if len(m.claims) > 0 {
+					replace(rapid.SampledFrom(m.claims).Draw(t, "place"), genClaim(t, key))
+				}
+			},
+			"widen": func(t *rapid.T) {
+				if len(m.claims) > 0 {
+					c := rapid.SampledFrom(m.claims).Draw(t, "place")
+					claim := genClaim(t, key)
+					claim.Add(c.claim.Requests()...)
+					replace(c, claim)
+				}
+			},
+			"hold": func(t *rapid.T) {
+				if len(m.claims) == 0 {
+					return
+				}
+				c := rapid.SampledFrom(m.claims).Draw(t, "first")
+				for next, ok := s.Behind(c.place); c.holds && ok; next, ok = s.Behind(next) {
+					s.Hold(next)
+					i := slices.IndexFunc(m.claims, func(o *modelClaim) bool { return o.place == next })
+					m.claims[i].holds = true
+					m.order()
+				}
+			},
+			"let go": func(t *rapid.T) {
+				for _, c := range m.claims {
+					if c.holds && !c.place.Granted() && rapid.Bool().Draw(t, "let go") {
+						replace(c, NewClaim(c.claim.Requests()...))
+						return
+					}
 				}
 			},
 			"behind": func(t *rapid.T) {

@@ -60,16 +60,17 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // Do makes the effect of a job and its record durable together, or neither: it
 // runs apply in a transaction in which the event's numbers become done, and
 // commits. It is called in a handler, once it has read and computed what it
-// wants to write. apply must do with the transaction only what belongs to the
-// event; it must not commit it or roll it back, nor write with the store, which
-// gives [dispatcher.ErrNested] with its context. It is called once at most, on
-// any goroutine.
+// wants to write. apply runs on the caller's goroutine, while Do does. It must
+// do with the transaction only what belongs to the event; it must not commit it
+// or roll it back, nor write with the store, which gives [dispatcher.ErrNested]
+// with its context. That ends with ctx, and after the time that
+// [Store.LimitEffects] sets; then apply must return, and has failed.
 //
 // If apply gives an error, nothing is written and Do returns that error; for a
 // panic it is a [*dispatcher.PanicError]. It must give the errors of its
 // statements: on PostgreSQL nothing can be committed after one. Other errors
 // wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then apply was not
-// called, or are a [*ordering.StoreError], or come from what PostgreSQL checks
+// called, or are a [*ordering.StoreError], or come from what the database checks
 // at the end, such as a deferred constraint. If the connection is lost at the
 // very end, the transaction may have been committed all the same; then the next
 // attempt finds a duplicate, which is right.
@@ -78,20 +79,26 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // work is final before the commit. A sequencer's handlers cannot; a dispatcher
 // of the caller's own refuses it with dispatcher.Config.StrictLocking.
 //
-// On SQLite, which has one writer, the effects of jobs that wait at the same
-// time run one after the other in one transaction, each in a savepoint. On
-// PostgreSQL each has a transaction of its own.
+// On PostgreSQL each effect has a transaction of its own. On SQLite, which has
+// one writer, the effects of jobs that wait at the same time run one after the
+// other in one transaction, each in a part that is its own:
+//
+//   - It may have savepoints; those left open are undone with it or kept with it.
+//     What would end the shared transaction, or change the connection for
+//     others, is refused with [ErrForbidden].
+//   - An effect after which SQLite rolls all back, by INSERT OR ROLLBACK for
+//     example, fails alone. Those beside it are called once more, so apply must
+//     bear that: it may be called twice, the first time for nothing.
+//   - One that hangs fails when its time is over, and the others go on, while Do
+//     waits for it to return. The time of an attempt ([dispatcher.Config].Timeout)
+//     begins when it is its turn.
 func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context.Context, tx *sql.Tx) error) error {
 	c, err := newCommit(job.Record())
 	if err != nil {
 		return err
 	}
-	err = s.write(ctx, "commit", func(ctx context.Context, tx *transaction) error {
-		if err := s.commit(ctx, tx, c); err != nil {
-			return err
-		}
-		return effect(apply).run(ctx, s, tx.Tx)
-	})
+	err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) },
+		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
 	if err == nil {
 		job.Committed()
 	}

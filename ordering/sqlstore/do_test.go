@@ -60,6 +60,10 @@ func job(t *testing.T, store ordering.Store, stream string, n uint64) ordering.J
 	return ordering.NewJob(e, []int64{states[0].Fence})
 }
 
+func at(stream string, n uint64) []ordering.Position {
+	return []ordering.Position{{Stream: lockkeys.MustParse(stream), Number: n}}
+}
+
 func effect(id string) func(ctx context.Context, tx *sql.Tx) error {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO effects (event) VALUES ($1)`, id)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -13,16 +14,19 @@ import (
 type effect func(ctx context.Context, tx *sql.Tx) error
 
 // run calls an effect. Its error is an *effectError, also for a panic.
-func (e effect) run(ctx context.Context, s *Store, tx *sql.Tx) (err error) {
+func (e effect) run(ctx context.Context, tx *sql.Tx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &effectError{&dispatcher.PanicError{Value: v, Stack: debug.Stack()}}
 		}
 	}()
-	if err := e(effectContext{ctx, s}, tx); err != nil {
-		return &effectError{err}
+	if err = e(ctx, tx); err == nil {
+		return nil
 	}
-	return nil
+	if cause := ended(ctx); errors.Is(cause, ErrTooLong) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return &effectError{err}
 }
 
 // effectError is an error of the caller's effect, or one of the database that
@@ -36,6 +40,15 @@ func (e *effectError) Unwrap() error { return e.error }
 type effectContext struct {
 	context.Context
 	store *Store
+}
+
+// Err is the caller's, who may have given a deadline.
+func (c effectContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && context.Cause(c.Context) == context.DeadlineExceeded {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 type effectKey struct{ store *Store }

@@ -21,24 +21,32 @@ func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
 	if err := migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	b := &postgres{db: db}
-	return &Store{db: db, writes: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits}, nil
+	b := &postgres{db: db, limit: &duration{}}
+	return &Store{db: db, writes: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, limit: b.limit}, nil
 }
 
 // postgres is the backend of a PostgreSQL database. Rows of streams are locked
 // in the order of the streams, so that transactions cannot deadlock on them.
 type postgres struct {
 	db      *sql.DB
+	limit   *duration // of an effect
 	commits atomic.Int64
 }
 
-func (b *postgres) write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error {
+func (b *postgres) alone(_ context.Context, do func(db *sql.DB) error) error { return do(b.db) }
+
+func (b *postgres) write(ctx context.Context, do step, apply effect) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of what was not committed
-	if err := do(ctx, &transaction{Tx: tx}); err != nil {
+	if err = do(ctx, &transaction{Tx: tx}); err == nil && apply != nil {
+		limited, cancel := b.limit.context(ctx)
+		err = apply.run(limited, tx)
+		cancel()
+	}
+	if err != nil {
 		if lost := tx.Rollback(); lost != nil && !errors.Is(lost, sql.ErrTxDone) && ctx.Err() == nil {
 			return errors.Join(err, lost) // also if it came to light in the caller's effect
 		}

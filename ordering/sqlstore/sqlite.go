@@ -10,25 +10,32 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// NewSQLite makes a store of SQLite databases that are opened already; package
-// sqlite does so from a path. writes has one connection, whose transactions
-// begin as IMMEDIATE; reads has several. The store closes both, also on an
-// error.
+// NewSQLite makes a store of an SQLite database; package sqlite does so from a
+// path. The store closes its connections, also on an error.
 //
 // The store has the database to itself: who opens it takes all streams over,
 // and commits of those who opened it before are refused with
-// [ordering.ErrFenced]. Constraints of the caller's tables must not be deferred:
-// those that one event breaks at the end would fail the others of its group.
-func NewSQLite(ctx context.Context, writes, reads *sql.DB) (*Store, error) {
-	err := migrate(ctx, writes, sqldb.SQLite, "ordering", steps(sqldb.SQLite))
+// [ordering.ErrFenced].
+func NewSQLite(ctx context.Context, s SQLite) (*Store, error) {
+	shared := newShared(s)
+	store, err := newSQLite(ctx, shared, s.Reads)
 	if err != nil {
-		return nil, errors.Join(err, writes.Close(), reads.Close())
+		return nil, errors.Join(err, shared.db.Close(), s.Reads.Close())
 	}
-	w, err := newWriter(ctx, writes)
+	return store, nil
+}
+
+func newSQLite(ctx context.Context, shared *shared, reads *sql.DB) (*Store, error) {
+	err := shared.alone(func(db *sql.DB) error { return migrate(ctx, db, sqldb.SQLite, "ordering", steps(sqldb.SQLite)) })
 	if err != nil {
-		return nil, errors.Join(err, writes.Close(), reads.Close())
+		return nil, err
 	}
-	return &Store{db: reads, writes: writes, dialect: sqldb.SQLite, backend: &sqlite{w, reads}, commits: &w.commits}, nil
+	limit := &duration{}
+	w, err := newWriter(ctx, shared, limit)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: reads, writes: shared.db, dialect: sqldb.SQLite, backend: &sqlite{w, reads}, commits: &w.commits, limit: limit}, nil
 }
 
 // sqlite is the backend of an SQLite database.

@@ -18,18 +18,20 @@ import (
 // one. Its methods may be called from any number of goroutines at once.
 type Store struct {
 	db      *sql.DB // for reads
-	writes  *sql.DB // of PostgreSQL, the same
+	writes  *sql.DB
 	dialect sqldb.Dialect
 	backend backend
 	commits *atomic.Int64
+	limit   *duration // of effects
 	gate    gate
 }
 
 // backend is what the databases do differently.
 type backend interface {
-	// write runs do in a transaction and commits it. do is called once at
-	// most.
-	write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error
+	// write runs do in a transaction, then apply if it is not nil, and commits.
+	write(ctx context.Context, do step, apply effect) error
+	// alone runs do, which makes transactions of its own to write.
+	alone(ctx context.Context, do func(db *sql.DB) error) error
 	// acquire takes over the streams, which are sorted and have no doubles,
 	// and returns their rows in that order.
 	acquire(ctx context.Context, streams []string) ([]row, error)
@@ -93,7 +95,7 @@ func (s *Store) Migrate(ctx context.Context, component string, steps []string) e
 		return err
 	}
 	defer s.gate.leave()
-	return migrate(ctx, s.writes, s.dialect, component, steps)
+	return s.backend.alone(ctx, func(db *sql.DB) error { return migrate(ctx, db, s.dialect, component, steps) })
 }
 
 func migrate(ctx context.Context, db *sql.DB, d sqldb.Dialect, component string, steps []string) error {
@@ -139,12 +141,17 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 }
 
 // write runs do in a transaction of the store's own.
-func (s *Store) write(ctx context.Context, op string, do func(ctx context.Context, tx *transaction) error) error {
+func (s *Store) write(ctx context.Context, op string, do step) error {
+	return s.writeWith(ctx, op, do, nil)
+}
+
+// writeWith does so with an effect.
+func (s *Store) writeWith(ctx context.Context, op string, do step, apply effect) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.gate.leave()
-	return storeError(op, s.backend.write(ctx, do))
+	return storeError(op, s.backend.write(ctx, do, apply))
 }
 
 // storeError marks an error of the database, if it is that.

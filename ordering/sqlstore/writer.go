@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,13 +18,21 @@ import (
 // so they share transactions: a goroutine, which is there while there are
 // requests, writes them one after the other and commits when none is left.
 // While it waits for the disk the next ones gather.
+//
+// An effect runs on the goroutine of its caller, who is lent the transaction.
+// If it has not come back when its context has ended, its part is undone and
+// the writer goes on without it, so one that hangs does not hold up the others.
+//
+// If the transaction is undone, those of its requests that were written begin
+// again, each in a transaction alone: then nobody but itself can undo it, and
+// if the commit fails it is its own that fails.
 type writer struct {
-	db         *sql.DB // of one connection
-	token      int64   // of this session; a newer one in the database has it
-	statements *statements
-	group      group // the goroutine's
-	commits    atomic.Int64
-	serving    sync.WaitGroup
+	shared  *shared
+	token   int64     // of this session; a newer one in the database has it
+	group   group     // the goroutine's
+	limit   *duration // of an effect
+	commits atomic.Int64
+	serving sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -32,22 +41,12 @@ type writer struct {
 	}
 }
 
-// request is what a caller wants to have written. But for withdrawing it while
-// it waits, he leaves it alone until done is closed.
-type request struct {
-	ctx  context.Context // without an end, since an interrupted statement would undo the group
-	do   func(ctx context.Context, tx *transaction) error
-	err  error // of do, or of the transaction
-	done chan struct{}
-}
-
 // group is the requests of one transaction.
 type group struct {
-	tx      *transaction // nil before the first request
-	current *request     // is being written
-	written []*request   // without an error
-	size    int          // requests so far
-	err     error        // of the transaction itself
+	begun   bool
+	alone   bool       // nobody joins
+	size    int        // requests so far
+	written []*request // without an error
 }
 
 // maxGroup bounds what is written in one transaction, and so how long the
@@ -55,18 +54,28 @@ type group struct {
 const maxGroup = 512
 
 // newWriter begins a session: that of whoever had the database is over.
-func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
-	w := &writer{db: db, statements: newStatements()}
-	err := db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error) {
+	w := &writer{shared: s, limit: limit}
+	err := s.alone(func(db *sql.DB) error {
+		return db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
+	})
+	return w, err
 }
 
-// write has do run in a transaction, and returns when that is committed.
-func (w *writer) write(ctx context.Context, do func(ctx context.Context, tx *transaction) error) error {
-	r := &request{ctx: context.WithoutCancel(ctx), do: do, done: make(chan struct{})}
+// write has a request written, and returns when that is committed. Here its
+// effect runs.
+func (w *writer) write(ctx context.Context, do step, apply effect) error {
+	return w.await(newRequest(ctx, do, apply))
+}
+
+// alone runs do when it is its turn, with the connection as any other.
+func (w *writer) alone(ctx context.Context, do func(db *sql.DB) error) error {
+	r := newRequest(ctx, nil, nil)
+	r.outside, r.alone = do, true
+	return w.await(r)
+}
+
+func (w *writer) await(r *request) error {
 	w.mu.Lock()
 	w.mu.waiting = append(w.mu.waiting, r)
 	if !w.mu.busy {
@@ -74,16 +83,21 @@ func (w *writer) write(ctx context.Context, do func(ctx context.Context, tx *tra
 		w.serving.Go(w.serve)
 	}
 	w.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
+	over := r.ctx.Done()
+	for {
+		select {
+		case t := <-r.turns:
+			t.run(r.apply)
+		case <-r.done:
+			return r.err
+		case <-over:
+			// To wait for one's turn is no part of an attempt, which has a
+			// time of its own once it is that; see request.time.
+			if over = nil; context.Cause(r.ctx) != dispatcher.ErrTimeout && w.withdraw(r) {
+				return r.ctx.Err()
+			}
+		}
 	}
-	if w.withdraw(r) {
-		return ctx.Err()
-	}
-	<-r.done
-	return r.err
 }
 
 // withdraw takes back a request that is not being written yet.
@@ -97,121 +111,169 @@ func (w *writer) withdraw(r *request) bool {
 	return i >= 0
 }
 
-// serve is the life of the goroutine. If a request ends it, another goroutine
-// goes on where it was.
+// serve is the life of the goroutine.
 func (w *writer) serve() {
-	ended := false
-	defer func() {
-		if !ended {
-			w.serving.Go(w.serve)
+	for r := w.next(); r != nil; r = w.next() {
+		if r.outside != nil {
+			r.end(w.shared.alone(r.outside))
+			continue
 		}
-	}()
-	if w.group.current != nil {
-		w.settle(&effectError{dispatcher.ErrGoexit})
+		w.serveOne(r)
 	}
-	for w.next() {
-		w.settle(w.run())
-	}
-	ended = true
 }
 
-// next takes the next request. If there is none, or the group is at its end,
-// that is committed first. It returns false when nobody waits any more.
-func (w *writer) next() bool {
-	if w.group.err == nil && w.group.size < maxGroup && w.take(false) {
-		return true
+// next returns the next request. If there is none that may join the group, the
+// group is ended first. It returns nil when nobody waits any more.
+func (w *writer) next() *request {
+	if g := &w.group; g.begun && !g.alone && g.size < maxGroup {
+		if r := w.take(true); r != nil {
+			return r
+		}
 	}
-	w.end()
-	return w.take(true)
+	w.commit()
+	return w.take(false)
 }
 
-func (w *writer) take(last bool) bool {
+func (w *writer) take(joins bool) *request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.mu.waiting) == 0 {
-		w.mu.busy = !last
-		return false
+	if len(w.mu.waiting) == 0 || joins && w.mu.waiting[0].alone {
+		w.mu.busy = w.mu.busy && joins
+		return nil
 	}
-	w.group.current = w.mu.waiting[0]
+	r := w.mu.waiting[0]
 	w.mu.waiting = slices.Delete(w.mu.waiting, 0, 1)
-	w.group.size++
-	return true
+	return r
 }
 
-// run writes the current request.
-func (w *writer) run() error {
+// serveOne writes a request into the group.
+func (w *writer) serveOne(r *request) {
 	g := &w.group
-	r := g.current
-	if g.tx == nil {
-		g.err = w.begin(r.ctx)
-	}
-	if g.err == nil {
-		_, g.err = g.tx.ExecContext(r.ctx, `SAVEPOINT one`)
-	}
-	if g.err != nil {
-		return g.err
-	}
-	return r.do(r.ctx, g.tx)
-}
-
-// settle ends the current request, and undoes it for an error.
-func (w *writer) settle(err error) {
-	g := &w.group
-	r := g.current
-	g.current = nil
-	if g.err == nil && err != nil {
-		_, g.err = g.tx.ExecContext(r.ctx, `ROLLBACK TO one`)
-	}
-	if g.err == nil {
-		_, g.err = g.tx.ExecContext(r.ctx, `RELEASE one`)
+	g.size++
+	g.alone = r.alone
+	tx, err := w.begin()
+	if errors.Is(err, errLost) {
+		g.written = append(g.written, r) // like those before
+		w.abandon()
+		return
 	}
 	if err != nil {
 		r.end(err)
-	} else {
-		g.written = append(g.written, r)
+		w.abandon()
+		return
 	}
-}
-
-func (r *request) end(err error) {
-	r.err = err
-	close(r.done)
-}
-
-// begin begins a transaction, if the session is not over.
-func (w *writer) begin(ctx context.Context) error {
-	if err := w.statements.renew(ctx, w.db); err != nil {
-		return err
+	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx}); err == nil && r.apply != nil {
+		err = w.lend(r, tx)
 	}
-	tx, err := w.db.BeginTx(ctx, nil)
+	var lost error
 	if err != nil {
-		return err
+		lost = w.shared.undo(tx)
+	} else if lost = w.shared.keep(tx); lost == nil {
+		g.written = append(g.written, r)
+		return
+	} else if err = lost; r.apply != nil {
+		err = &effectError{undone(lost)}
 	}
-	w.group.tx = &transaction{tx, w.statements}
+	r.end(err)
+	if lost != nil && lost != ErrUndone {
+		w.abandon()
+	}
+}
+
+// undone says of the error of keep that it is because of the effect.
+func undone(lost error) error {
+	if lost == ErrUndone {
+		return lost
+	}
+	return fmt.Errorf("%w: %w", ErrUndone, lost)
+}
+
+// begin begins the part of a request, and for the first one the group, if the
+// session is not over.
+func (w *writer) begin() (*sql.Tx, error) {
+	first := !w.group.begun
+	tx, err := w.shared.begin(first)
+	if err != nil || !first {
+		return tx, err
+	}
+	w.group.begun = true
 	var token int64
-	err = each(ctx, w.group.tx, func(scan func(...any) error) error { return scan(&token) }, `SELECT token FROM ordering_session`)
+	ctx := context.Background()
+	err = each(ctx, tx, func(scan func(...any) error) error { return scan(&token) }, `SELECT token FROM ordering_session`)
 	if err == nil && token != w.token {
 		err = fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
 	}
-	return err
+	if err != nil {
+		return nil, errors.Join(err, w.shared.undo(tx))
+	}
+	return tx, nil
 }
 
-// end commits the group, if there is anything to commit, and begins a new one.
-func (w *writer) end() {
+// lend has the caller run his effect.
+func (w *writer) lend(r *request, tx *sql.Tx) error {
+	ctx, cancel := r.time(w.limit.get())
+	defer cancel(nil)
+	defer w.shared.lend(ctx)()
+	t := &turn{ctx: ctx, tx: tx, ended: make(chan error, 1)}
+	r.turns <- t
+	select {
+	case err := <-t.ended:
+		return err
+	case <-ctx.Done():
+		return &effectError{ended(ctx)}
+	}
+}
+
+// commit commits the group, if there is anything to commit. Nobody relies on
+// what there is otherwise.
+func (w *writer) commit() {
 	g := &w.group
+	if len(g.written) == 0 {
+		w.abandon()
+		return
+	}
+	err := w.shared.commit()
 	switch {
-	case g.tx == nil:
-	case g.err != nil || len(g.written) == 0:
-		_ = g.tx.Rollback() // nobody relies on it
-	default:
-		if g.err = g.tx.Commit(); g.err == nil {
-			w.commits.Add(1)
-		}
+	case err == nil:
+		w.commits.Add(1)
+	case len(g.written) > 1:
+		w.abandon()
+		return
+	case isConstraint(err):
+		err = &effectError{err}
 	}
 	for _, r := range g.written {
-		r.end(g.err)
+		r.end(err)
 	}
-	clear(g.written)
-	*g = group{written: g.written[:0]}
+	w.forget()
+}
+
+// abandon undoes the group. What was written begins again.
+func (w *writer) abandon() {
+	g := &w.group
+	if g.begun {
+		w.shared.rollback()
+	}
+	for _, r := range g.written {
+		r.alone = true
+	}
+	w.mu.Lock()
+	w.mu.waiting = slices.Insert(w.mu.waiting, 0, g.written...)
+	w.mu.Unlock()
+	w.forget()
+}
+
+func (w *writer) forget() {
+	clear(w.group.written)
+	w.group = group{written: w.group.written[:0]}
+}
+
+// isConstraint reports whether SQLite refused to commit for what was written,
+// such as a deferred constraint, by the code of its error.
+func isConstraint(err error) bool {
+	const constraint = 19 // SQLITE_CONSTRAINT
+	var sqlite interface{ Code() int }
+	return errors.As(err, &sqlite) && sqlite.Code()&0xff == constraint
 }
 
 func (w *writer) waiting() int {
@@ -222,5 +284,5 @@ func (w *writer) waiting() int {
 
 func (w *writer) close() error {
 	w.serving.Wait()
-	return w.db.Close()
+	return w.shared.db.Close()
 }

@@ -5,56 +5,81 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	driver "modernc.org/sqlite"
 
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
+// driverName is that under which the driver registers itself.
+const driverName = "sqlite"
+
 // readers is the most connections that read at the same time.
 const readers = 4
 
-// Open opens the database at path and makes it if it is not there. Commits
-// survive a crash of the machine: the database has a write-ahead log and
-// synchronous=FULL. It belongs to the store alone, see [sqlstore.NewSQLite].
-// The error names the path, and wraps [ordering.ErrSchema] for a database of a
-// newer program.
+// Open opens the database at path and makes it if it is not there, as a file
+// that only its owner can read and write. Commits survive a crash of the
+// machine: the database has a write-ahead log and synchronous=FULL. It belongs
+// to the store alone, see [sqlstore.NewSQLite].
+//
+// A database that has tables, but neither of a store nor of an outbox, is
+// refused with [ErrForeign] and stays as it is; [OpenBeside] takes it. The error
+// names the path, and wraps [ordering.ErrSchema] for a database of a newer
+// program.
 func Open(ctx context.Context, path string) (*sqlstore.Store, error) {
-	store, err := open(ctx, path)
+	return openNamed(ctx, path, inspect)
+}
+
+// OpenBeside is Open for a database that may have tables of the caller's
+// already. It gets a write-ahead log, and the store's tables beside them.
+func OpenBeside(ctx context.Context, path string) (*sqlstore.Store, error) {
+	return openNamed(ctx, path, func(context.Context, string) error { return nil })
+}
+
+func openNamed(ctx context.Context, path string, inspect func(ctx context.Context, path string) error) (*sqlstore.Store, error) {
+	store, err := open(ctx, path, inspect)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	return store, nil
 }
 
-func open(ctx context.Context, path string) (*sqlstore.Store, error) {
-	writes, err := connect(path, 1)
-	if err != nil {
-		return nil, err
-	}
-	reads, err := connect(path, readers)
-	if err != nil {
-		return nil, errors.Join(err, writes.Close())
-	}
-	return sqlstore.NewSQLite(ctx, writes, reads)
-}
-
-func connect(path string, connections int) (*sql.DB, error) {
+func open(ctx context.Context, path string, inspect func(ctx context.Context, path string) error) (*sqlstore.Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	options := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)"}, "_txlock": {"immediate"}}
-	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: options.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
+	if err := inspect(ctx, path); err != nil {
+		return nil, err
+	}
+	if err := create(path); err != nil {
+		return nil, err
+	}
+	source := address(path, options)
+	writes, err := driver.NewConnector(source)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	return db, nil
+	reads, err := sql.Open(driverName, source)
+	if err != nil {
+		return nil, err
+	}
+	reads.SetMaxOpenConns(readers)
+	reads.SetMaxIdleConns(readers)
+	return sqlstore.NewSQLite(ctx, sqlstore.SQLite{Writes: writes, Guard: Guard, Reads: reads})
+}
+
+// options are those of the driver, for every connection.
+var options = url.Values{
+	"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)"},
+	"_txlock": {"immediate"},
+}.Encode()
+
+// address is how the driver is told of a database.
+func address(path, options string) string {
+	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: options}
+	return dsn.String()
 }

@@ -1,0 +1,288 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
+
+// driverConn is what a driver's connection must have.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// conn is a driver's connection for a shared, and its [Guard]. Package
+// database/sql calls it on one goroutine at a time; the driver calls the guard
+// in the midst of that.
+type conn struct {
+	driverConn
+	shared     *shared
+	open       bool // the shared transaction has begun here, and has not been ended by end
+	inPart     bool
+	own        bool                   // a statement of this file is under way
+	lost       atomic.Bool            // while open: SQLite has rolled it back
+	forbidden  string                 // a statement that the call under way was refused for
+	statements map[string]driver.Stmt // of parts
+	controls   map[string]driver.Stmt // of control, which nobody else may use
+}
+
+// maxStatements bounds the statements of a connection that are kept compiled.
+const maxStatements = 128
+
+// part is one request's part of the shared transaction.
+type part struct {
+	conn *conn
+	kept atomic.Bool
+}
+
+// BeginTx begins a part.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.shared.free.Load() {
+		return c.driverConn.BeginTx(ctx, opts)
+	}
+	if c.shared.first.Load() {
+		if err := c.begin(); err != nil {
+			return nil, err
+		}
+	} else if !c.open || c.lost.Load() {
+		return nil, errLost
+	}
+	if err := c.control("SAVEPOINT " + savepoint); err != nil {
+		return nil, err
+	}
+	p := &part{conn: c}
+	c.inPart = true
+	c.shared.part.Store(p)
+	return p, nil
+}
+
+func (c *conn) begin() error {
+	if c.open {
+		_ = c.end("ROLLBACK")
+	}
+	if len(c.statements) >= maxStatements {
+		forget(c.statements)
+	}
+	if err := c.control("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	c.open = true
+	c.lost.Store(false)
+	return nil
+}
+
+// Commit ends the part, and keeps it if it is the writer who calls: an effect
+// that does so instead is undone.
+func (p *part) Commit() error {
+	c := p.conn
+	if !c.shared.keeping.Load() {
+		return errors.Join(ErrUndone, p.Rollback())
+	}
+	c.inPart = false
+	if c.lost.Load() {
+		return errLost
+	}
+	err := c.control("RELEASE " + savepoint)
+	p.kept.Store(err == nil)
+	return err
+}
+
+// Rollback undoes the part, with the savepoints that are open in it.
+func (p *part) Rollback() error {
+	c := p.conn
+	c.inPart = false
+	if c.lost.Load() {
+		return nil
+	}
+	err := c.control("ROLLBACK TO " + savepoint)
+	if err == nil {
+		err = c.control("RELEASE " + savepoint)
+	}
+	if err != nil {
+		c.lost.Store(true) // what cannot be undone by itself is undone with the rest
+	}
+	return err
+}
+
+// end ends the shared transaction. Whatever the error, it has ended.
+func (c *conn) end(statement string) error {
+	defer func() {
+		c.open = false
+		c.lost.Store(false)
+	}()
+	err := errLost
+	if c.open && !c.lost.Load() {
+		err = c.control(statement)
+	}
+	if err != nil && c.open {
+		_ = c.control("ROLLBACK") // an error if there is nothing left of it
+	}
+	return err
+}
+
+// control runs one of the statements by which the shared transaction is begun,
+// divided and ended.
+func (c *conn) control(statement string) error {
+	c.own = true
+	defer func() { c.own = false }()
+	_, err := c.exec(context.Background(), c.controls, statement, nil)
+	return err
+}
+
+// MayControl implements [Guard].
+func (c *conn) MayControl(statement, name string) bool {
+	if c.own || c.shared.free.Load() || name != "" && !strings.EqualFold(name, savepoint) {
+		return true
+	}
+	c.forbidden = strings.TrimSpace(statement + " " + name)
+	return false
+}
+
+// MaySet implements [Guard].
+func (c *conn) MaySet(statement string) bool {
+	if c.shared.free.Load() {
+		return true
+	}
+	c.forbidden = statement
+	return false
+}
+
+// MayCommit implements [Guard].
+func (c *conn) MayCommit() bool { return c.own || c.shared.free.Load() }
+
+// RolledBack implements [Guard].
+func (c *conn) RolledBack() {
+	if c.open && !c.shared.free.Load() {
+		c.lost.Store(true)
+	}
+}
+
+// Close closes the connection, and what is open on it is lost.
+func (c *conn) Close() error {
+	c.lost.Store(c.open)
+	forget(c.statements)
+	forget(c.controls)
+	return c.driverConn.Close()
+}
+
+func forget(statements map[string]driver.Stmt) {
+	for _, s := range statements {
+		_ = s.Close()
+	}
+	clear(statements)
+}
+
+// ExecContext runs a statement that it keeps compiled: parsing it takes as long
+// as running it.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.shared.free.Load() {
+		return c.driverConn.ExecContext(ctx, query, args)
+	}
+	ctx, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.exec(ctx, c.statements, query, args)
+	return r, c.explain(err)
+}
+
+func (c *conn) exec(ctx context.Context, kept map[string]driver.Stmt, query string, args []driver.NamedValue) (driver.Result, error) {
+	s := kept[query]
+	if s == nil {
+		if len(kept) >= maxStatements {
+			return c.driverConn.ExecContext(ctx, query, args)
+		}
+		var err error
+		if s, err = c.driverConn.PrepareContext(ctx, query); err != nil {
+			return nil, err
+		}
+		kept[query] = s
+	}
+	return s.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+// QueryContext asks the driver.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.shared.free.Load() {
+		return c.driverConn.QueryContext(ctx, query, args)
+	}
+	ctx, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.driverConn.QueryContext(ctx, query, args)
+	return rows, c.explain(err)
+}
+
+// PrepareContext compiles a statement.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.driverConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	return &statement{s, c}, nil
+}
+
+// enter returns the context for a statement of a part, or an error if there is
+// no part to run it in.
+func (c *conn) enter(ctx context.Context) (context.Context, error) {
+	switch {
+	case c.lost.Load():
+		return nil, errLost
+	case !c.inPart:
+		return nil, fmt.Errorf("%w outside of its transaction: use it with Tx.StmtContext", ErrForbidden)
+	}
+	if effect := c.shared.effect.Load(); effect != nil && ctx.Done() == nil {
+		return *effect, nil
+	}
+	return ctx, nil
+}
+
+// explain says why a statement was refused, if it is for that.
+func (c *conn) explain(err error) error {
+	name := c.forbidden
+	c.forbidden = ""
+	if err == nil || name == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %.80s: it shares its transaction and connection with others; to undo what it wrote it returns an error, or has a savepoint that is not called %s",
+		ErrForbidden, name, savepoint)
+}
+
+// statement is a compiled one, for parts.
+type statement struct {
+	driver.Stmt
+	conn *conn
+}
+
+// ExecContext runs it in a part.
+func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if !s.conn.shared.free.Load() {
+		var err error
+		if ctx, err = s.conn.enter(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+// QueryContext runs it in a part.
+func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if !s.conn.shared.free.Load() {
+		var err error
+		if ctx, err = s.conn.enter(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+}

@@ -1,0 +1,177 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// SQLite says how an SQLite database is opened; package sqlite does so for its
+// driver.
+type SQLite struct {
+	// Writes makes the connection by which the store writes: one at a time,
+	// which implements [driver.ConnBeginTx], [driver.ConnPrepareContext],
+	// [driver.ExecerContext], [driver.QueryerContext], [driver.Pinger],
+	// [driver.SessionResetter] and [driver.Validator].
+	Writes driver.Connector
+	// Guard sees to it that a connection of Writes asks a guard.
+	Guard func(driver.Conn, Guard) error
+	// Reads is for reading. It has several connections.
+	Reads *sql.DB
+}
+
+// Guard is what the connection by which a store writes has to ask: on the
+// goroutine that uses the connection, in the midst of its call.
+type Guard interface {
+	// MayControl reports whether a statement may be compiled that begins or
+	// ends a transaction, such as COMMIT, or divides one, such as RELEASE; the
+	// savepoint is "" for the former.
+	MayControl(statement, savepoint string) bool
+	// MaySet reports whether one may be that changes the connection rather than
+	// the database: a pragma, ATTACH or DETACH.
+	MaySet(statement string) bool
+	// MayCommit reports whether SQLite may commit; if not it rolls back.
+	MayCommit() bool
+	// RolledBack says that SQLite has rolled a transaction back, not only to a
+	// savepoint.
+	RolledBack()
+}
+
+// ErrForbidden is wrapped by the error of a statement that an effect must not
+// use on SQLite, where it shares a transaction with others: one that would end
+// that, or change the connection. Savepoints it may have, but for one of the
+// name that the store uses.
+var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
+
+// ErrUndone is wrapped by the error of an effect that had its transaction
+// undone: by calling its Commit or Rollback, or by a statement after which
+// SQLite rolls back, such as INSERT OR ROLLBACK. Of the effects that share the
+// transaction it fails alone; the others are applied once more.
+var ErrUndone = errors.New("sqlstore: the effect had its transaction undone")
+
+// errLost is the error of a shared transaction that is no more.
+var errLost = errors.New("sqlstore: SQLite has rolled back the shared transaction")
+
+// savepoint is the name of the store's own.
+const savepoint = "interlock_part"
+
+// shared is the connection by which an SQLite store writes, and the transaction
+// on it that the requests of a group share. Each has a part of that: a
+// [sql.Tx] of its own, which is a savepoint. So whatever a request leaves open
+// ends with its part, and nothing that it keeps can be used in that of another.
+//
+// Invariant: SQLite commits on this connection what [shared.commit] commits and
+// nothing else, but while [shared.alone] runs. So an effect that loses the
+// transaction, by a statement that makes SQLite roll back, writes nothing after
+// that, where each statement would be a transaction of its own.
+//
+// The writer has it, one call at a time.
+type shared struct {
+	db      *sql.DB // of one connection; Prepare may come in between
+	free    atomic.Bool
+	first   atomic.Bool                     // the next part begins the transaction
+	keeping atomic.Bool                     // the writer is ending a part
+	part    atomic.Pointer[part]            // the latest
+	effect  atomic.Pointer[context.Context] // of the effect that has the part
+}
+
+func newShared(s SQLite) *shared {
+	c := &shared{}
+	c.db = sql.OpenDB(connector{s, c})
+	c.db.SetMaxOpenConns(1)
+	return c
+}
+
+// begin begins a part; the first one begins the transaction. The error wraps
+// errLost if that is no more.
+func (s *shared) begin(first bool) (*sql.Tx, error) {
+	s.first.Store(first)
+	return s.db.BeginTx(context.Background(), nil)
+}
+
+// keep ends a part. The error is ErrUndone if it has ended already, and then it
+// is undone, or wraps errLost.
+func (s *shared) keep(tx *sql.Tx) error {
+	s.keeping.Store(true)
+	err := tx.Commit()
+	s.keeping.Store(false)
+	switch part := s.part.Load(); {
+	case part.conn.lost.Load():
+		return errLost
+	case !errors.Is(err, sql.ErrTxDone):
+		return err
+	case part.kept.Load(): // the effect called Commit just then
+		return nil
+	}
+	return ErrUndone
+}
+
+// undo undoes a part, and with it what is open in it. The error means that all
+// of the transaction is to be undone.
+func (s *shared) undo(tx *sql.Tx) error {
+	err := tx.Rollback()
+	if s.part.Load().conn.lost.Load() {
+		return errLost
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// commit commits the transaction. After an error it is undone.
+func (s *shared) commit() error { return s.end("COMMIT") }
+
+// rollback undoes the transaction, if there is one.
+func (s *shared) rollback() { _ = s.end("ROLLBACK") }
+
+func (s *shared) end(statement string) error {
+	c, err := s.db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	err = c.Raw(func(c any) error { return c.(*conn).end(statement) })
+	return errors.Join(err, c.Close())
+}
+
+// alone runs do, which may use the connection as any other. There must be no
+// transaction.
+func (s *shared) alone(do func(db *sql.DB) error) error {
+	s.free.Store(true)
+	defer s.free.Store(false)
+	return do(s.db)
+}
+
+// lend says that an effect has the part until the function that it returns is
+// called: statements without an end of their own then end with ctx.
+func (s *shared) lend(ctx context.Context) (back func()) {
+	s.effect.Store(&ctx)
+	return func() { s.effect.Store(nil) }
+}
+
+// connector makes the connections of a shared.
+type connector struct {
+	SQLite
+	shared *shared
+}
+
+func (c connector) Driver() driver.Driver { return c.Writes.Driver() }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	raw, err := c.Writes.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := raw.(driverConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqlstore: a connection of type %T lacks methods that the store needs", raw), raw.Close())
+	}
+	guarded := &conn{driverConn: inner, shared: c.shared, statements: map[string]driver.Stmt{}, controls: map[string]driver.Stmt{}}
+	if err := c.Guard(raw, guarded); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return guarded, nil
+}

@@ -38,8 +38,8 @@ type Config struct {
 	// MaxEvents bounds the events, and the ranges of numbers that never
 	// existed, of one answer. Default: 8192.
 	MaxEvents int
-	// MaxBytes bounds the events of one answer by [ordering.Event.Size].
-	// Default: 64 MiB.
+	// MaxBytes bounds the events of one answer by [ordering.Event.Size]; all
+	// answers at a time are MaxOpen times as much. Default: 64 MiB.
 	MaxBytes int64
 
 	// Logger is told of breakers that open and close and of bad answers.

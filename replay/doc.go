@@ -30,12 +30,13 @@
 //
 // # Answers
 //
-// Whatever a source gives is delivered: events that were asked for, wider
-// ranges, repeated events, those of other streams; the sequencer drops what it
-// knows. That a number never existed is believed of a source that is not a
-// [NamedSource] marked as Copy. An answer with an event that is not valid, or
-// that contradicts itself, or is larger than the bounds, is an error and
-// nothing of it is delivered.
+// A source is trusted with what it is asked for: each event of an answer must
+// have a number of the stream and the range in question, beside any others. An
+// answer is refused as a whole, nothing of it is delivered, and the log and the
+// error name the source and what it was asked for, if it has an event that was
+// not asked for or is not valid, contradicts itself, or is larger than the
+// bounds. Events may come in any order, and again. That a number never existed is
+// believed of a source that is not a [NamedSource] marked as Copy.
 //
 // # Sources that fail
 //

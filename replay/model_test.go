@@ -18,7 +18,7 @@ import (
 
 // fickle is a source that answers for each number when it was asked often
 // enough for a range that begins with it, and in between at random: in chunks,
-// in any order, with holes, with numbers that nobody asked for.
+// in any order, with holes, with ranges of numbers that nobody asked for.
 type fickle struct {
 	exists   map[uint64]bool
 	patience map[uint64]int // requests for a range from this number that fail
@@ -83,7 +83,7 @@ func (f *fickle) Fetch(_ context.Context, stream lockkeys.Key, from, to uint64) 
 			add(n)
 		}
 	}
-	if f.choices.of(2) > 0 {
+	if !f.exists[to+1] && f.choices.of(2) > 0 {
 		add(to + 1)
 	}
 	if len(a.Events) > 1 && f.choices.of(2) > 0 {

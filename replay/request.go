@@ -1,10 +1,13 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,21 +146,36 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 		never = never.cut(r.From, r.To).add(block{from: r.From, to: r.To})
 	}
 	var size int64
+	numbers := make(map[uint64]*ordering.Event, len(a.Events))
 	for i, e := range a.Events {
 		if e == nil {
 			return bad("event %d of %d is nil", i+1, len(a.Events))
 		}
-		if err := e.Validate(); err != nil {
-			return bad("event %d of %d: %w", i+1, len(a.Events), err)
-		}
 		if size += e.Size(); size > cfg.MaxBytes {
 			return bad("the events are larger than MaxBytes, %d", cfg.MaxBytes)
 		}
-		if n, ok := e.On(asked.Stream); ok && len(never.within(n, n)) > 0 {
+		if err := e.Validate(); err != nil {
+			return bad("event %d of %d: %w", i+1, len(a.Events), err)
+		}
+		n, ok := e.On(asked.Stream)
+		if !ok || n < asked.From || n > asked.To {
+			return bad("event %.80q, %.200s, was not asked for", e.Name(), ordering.FormatSequenceID(e.Positions))
+		}
+		if len(never.within(n, n)) > 0 {
 			return bad("event %.80q has number %d, which never existed by the same answer", e.Name(), n)
 		}
+		if other := numbers[n]; other != nil && !same(other, e) {
+			return bad("events %.80q and %.80q both have number %d, and are different", other.Name(), e.Name(), n)
+		}
+		numbers[n] = e
 	}
 	return nil
+}
+
+// same reports whether two events are one, given twice.
+func same(a, b *ordering.Event) bool {
+	return a.Name() == b.Name() && a.Type == b.Type && slices.Equal(a.Positions, b.Positions) && bytes.Equal(a.Payload, b.Payload) &&
+		maps.Equal(a.Headers, b.Headers) && a.CorrelationID == b.CorrelationID && a.CausationID == b.CausationID && a.Time.Equal(b.Time)
 }
 
 // logChanges logs how the breaker has changed since the last call.

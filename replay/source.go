@@ -33,7 +33,8 @@ type Source interface {
 // Answer is what a source answers. What is in neither of its fields is not
 // answered for.
 type Answer struct {
-	// Events are events of the range, in any order. Others may be among them.
+	// Events are events of the range, in any order, each with a number that
+	// was asked for; an answer with others is refused.
 	Events []*ordering.Event
 	// NoSuch are ranges of the stream's numbers that never existed and never
 	// will: a transaction was rolled back, a counter was lost. They may reach

@@ -13,8 +13,7 @@ import (
 )
 
 // Log has all events that were sent, and answers for them as a
-// [replay.Source] does: in chunks, with some that were not asked for, and now
-// and then not at all.
+// [replay.Source] does: in chunks, with one twice, and now and then not at all.
 type Log struct {
 	// Chunk is the most numbers that an answer is about.
 	Chunk int
@@ -59,8 +58,8 @@ func (l *Log) Fetch(_ context.Context, stream lockkeys.Key, from, to uint64) (re
 		return replay.Answer{}, ErrDown
 	}
 	var answer replay.Answer
-	for _, e := range all[max(from, 2)-2 : from-1+uint64(chunk)] { // the one before it as well
-		again := *e
+	for i := range chunk + 1 { // the first one again
+		again := *all[from-1+uint64(i%chunk)]
 		answer.Events = append(answer.Events, &again)
 	}
 	slices.Reverse(answer.Events)

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Dialect says which database it is.
@@ -29,6 +30,32 @@ func (d Dialect) Text() string {
 // ErrSchema is wrapped by the error of [Migrate] for tables that were made by
 // a newer program.
 var ErrSchema = errors.New("schema of the database")
+
+// ErrComponent is wrapped by the error of [CheckComponent].
+var ErrComponent = errors.New("name of a component")
+
+// own are the names of the components of this module, each of which has the
+// steps of its tables.
+var own = []string{"ordering", "outbox"}
+
+// CheckComponent returns an error for a name under which a caller must not keep
+// tables of his own: one of the module's, whose tables would be taken for his
+// and the other way round, and one that is not 1 to 64 letters, digits, "_",
+// "-", "." or "/" of ASCII.
+func CheckComponent(name string) error {
+	for _, o := range own {
+		if strings.EqualFold(name, o) {
+			return fmt.Errorf("%w: %q is reserved for tables of the library's: choose another one", ErrComponent, name)
+		}
+	}
+	strange := func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./", r))
+	}
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, strange) {
+		return fmt.Errorf("%w: %.80q: it must have 1 to 64 letters, digits, or any of _ - . / of ASCII", ErrComponent, name)
+	}
+	return nil
+}
 
 // Migrate brings the tables of a component up to date: it takes the steps that
 // were not taken yet, all in one transaction, and notes their number. Of two

@@ -3,6 +3,7 @@ package sqldb_test
 import (
 	"database/sql"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -106,4 +107,13 @@ func TestTablesOfOthers(t *testing.T) {
 		_, err = db.Exec(`SELECT n FROM fruit`)
 		require.Error(t, err)
 	})
+}
+
+func TestNamesOfComponents(t *testing.T) {
+	for _, good := range []string{"bank", "Bank-2", "a", "my/app_v1.2", strings.Repeat("x", 64)} {
+		assert.NoError(t, sqldb.CheckComponent(good), good)
+	}
+	for _, bad := range []string{"ordering", "Ordering", "outbox", "OUTBOX", "", " ordering", "a b", "a\x00", "\xff", "orderıng", "'; --", strings.Repeat("x", 65)} {
+		require.ErrorIs(t, sqldb.CheckComponent(bad), sqldb.ErrComponent, bad)
+	}
 }

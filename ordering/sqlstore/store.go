@@ -84,13 +84,22 @@ func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s.writes.PrepareContext(ctx, query)
 }
 
+// ErrComponent is wrapped by the error of [Store.Migrate] for a name that is
+// reserved or none.
+var ErrComponent = sqldb.ErrComponent
+
 // Migrate brings tables of the caller's own up to date, in the same database:
 // it takes those of the steps that it has not taken before under the name
-// component. Steps are SQL; a step that was released must not be changed any
+// component, which has 1 to 64 letters, digits, or any of _ - . / of ASCII;
+// "ordering" and "outbox" are the library's own, and refused with
+// [ErrComponent]. Steps are SQL; a step that was released must not be changed any
 // more, new ones are added at the end. It may be called by several processes
 // at once. The error wraps [ordering.ErrSchema] if the tables were made by a
 // program that has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
+	if err := sqldb.CheckComponent(component); err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
+	}
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -28,6 +29,9 @@ func inspect(ctx context.Context, path string) error {
 	case info.Size() == 0:
 		return nil
 	}
+	if err := header(path); err != nil {
+		return err
+	}
 	// SQLite makes files beside a database with a write-ahead log even to read
 	// it, unless it is told that nobody writes. Then it leaves out what is in
 	// the log; so it is told that only if there is none.
@@ -45,7 +49,7 @@ func inspect(ctx context.Context, path string) error {
 		return err
 	}
 	var ours bool
-	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM schema_versions WHERE component = 'ordering')`).Scan(&ours)
+	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM schema_versions WHERE component IN ('ordering', 'outbox'))`).Scan(&ours)
 	if err == nil && ours {
 		return nil
 	}
@@ -53,7 +57,23 @@ func inspect(ctx context.Context, path string) error {
 	if len(names) > few {
 		names = append(names[:few], "…")
 	}
-	return fmt.Errorf("%w, which has the tables %s: give the store a file of its own; nothing was changed", ErrForeign, strings.Join(names, ", "))
+	return fmt.Errorf("%w, which has the tables %s: give another database; nothing was changed", ErrForeign, strings.Join(names, ", "))
+}
+
+// header returns an error for a file that does not begin as databases do. SQLite
+// itself takes one for empty, and writes over it, if it is very short.
+func header(path string) error {
+	const begin = "SQLite format 3\x00"
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text := make([]byte, len(begin))
+	if _, err := io.ReadFull(file, text); err != nil || string(text) != begin {
+		return errors.New("it is not a database of SQLite; nothing was changed")
+	}
+	return nil
 }
 
 // tables returns the names of all tables.

@@ -70,7 +70,7 @@ func (d *Dispatcher[M]) wakeLocked(t *task[M]) {
 	if t.state != StateWaiting {
 		return // it runs already, in one batch with what it waited for
 	}
-	if d.mu.reported {
+	if d.mu.end.reported {
 		return // a shutdown has given it back, or will
 	}
 	d.mu.waiting.remove(t)
@@ -132,13 +132,6 @@ func (t *task[M]) exclusive() bool {
 
 // startLocked marks the batch of w as running.
 func (d *Dispatcher[M]) startLocked(w *worker[M]) {
-	if s := w.scope; s != nil {
-		if s.used.Load() || d.cfg.Timeout > 0 {
-			w.scope = nil
-		} else {
-			s.over = false // it is used again
-		}
-	}
 	for _, t := range w.batch {
 		t.state = StateRunning
 		if t.keyErr() == nil {

@@ -17,7 +17,8 @@ import (
 // early. A panic or runtime.Goexit is a failed attempt too.
 //
 // The context ends when [Config.Timeout] has passed or when a shutdown nears
-// its deadline. It is valid until the handler returns.
+// its deadline. It is this attempt's alone: once the handler has returned, it
+// does nothing any more, and what goes on with it waits for others like anybody.
 type Handler[M any] func(ctx context.Context, m M) error
 
 // BatchHandler does the work of several messages that all have the same
@@ -29,6 +30,10 @@ type Handler[M any] func(ctx context.Context, m M) error
 // had not been in the batch: the handler must stop at the first error, or
 // undo what it did after it. A handler that works in one transaction meets
 // this by itself, with FailAll(err, len(ms)) when that is rolled back.
+//
+// ms is valid until the handler returns: its memory is used again for the next
+// batch, so a handler that keeps messages for longer copies them. The results
+// stay the handler's.
 type BatchHandler[M any] func(ctx context.Context, ms []M) []error
 
 // FailAll returns n results that are all err: what a [BatchHandler] returns
@@ -43,7 +48,9 @@ func FailAll(err error, n int) []error {
 
 // KeyFunc adds to claim the resources that m needs. It is called once for
 // each message, in Submit, on the submitter's goroutine, before any lock is
-// taken; it may be called from many goroutines at once. A claim left empty
+// taken; it may be called from many goroutines at once. claim is empty and valid
+// until the function returns; it is used again for others and must not be kept
+// or copied. A claim left empty
 // conflicts with nothing. An error or a panic fails the message by its
 // failure policy, with a [*KeyFuncError] and without an attempt.
 type KeyFunc[M any] func(m M, claim *lockkeys.Claim) error
@@ -78,7 +85,9 @@ type Config[M any] struct {
 	// message that is larger on its own is refused with ErrTooLarge.
 	// Default: 0, no bound.
 	MaxPendingBytes int64
-	// Size gives a message's size in bytes; required with MaxPendingBytes.
+	// Size gives a message's size in bytes; required with MaxPendingBytes. It
+	// is called like Keys. A message on which it panics is refused, with the
+	// [*PanicError].
 	Size func(m M) int64
 
 	// MaxAttempts is how often a message is tried, the first time included.
@@ -126,7 +135,8 @@ type Config[M any] struct {
 	Observer Observer[M]
 	// Logger is told what an operator should know: messages that failed and
 	// that nobody else is told of, parked messages, a stop. Default:
-	// slog.Default().
+	// slog.Default(). A record on which it panics is written to standard error
+	// instead.
 	Logger *slog.Logger
 }
 
@@ -220,6 +230,7 @@ func (c Config[M]) withDefaults() Config[M] {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.Logger = slog.New(contained{c.Logger.Handler()})
 	return c
 }
 

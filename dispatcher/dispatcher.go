@@ -52,8 +52,10 @@ type Dispatcher[M any] struct {
 	// Ends when submissions are refused; its cause is what they are told.
 	accepting   context.Context
 	stopAccepts context.CancelCauseFunc
-	// Closed when the last worker is gone, and the observer after it.
+	// Closed when the last worker is gone; when besides every message that a
+	// shutdown left has its result; and when the observer is gone.
 	workersGone  chan struct{}
+	over         chan struct{}
 	observerGone chan struct{}
 
 	// Changed under mu; a submitter looks at them without it.
@@ -84,11 +86,11 @@ type Dispatcher[M any] struct {
 		closed lockkeys.Set[*task[M]]
 		probe  lockkeys.Place[*task[M]] // for a look into it
 
-		gone     int   // workers that have ended
-		closing  bool  // Shutdown was called: nothing starts any more
-		reported bool  // and has told what it left
-		stopped  error // a message failed under the policy Stop: likewise
+		closing bool  // Shutdown was called: nothing starts any more
+		stopped error // a message failed under the policy Stop: likewise
+		end     end[M]
 
+		own      map[uint64]struct{} // goroutines that call handlers and callbacks
 		stats    Stats
 		drainers []chan struct{}
 		events   eventQueue[M]
@@ -103,7 +105,7 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), over: make(chan struct{}), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
 	d.intake = newIntake[M](d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
@@ -111,9 +113,11 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	d.mu.work.L = &d.mu.Mutex
 	d.mu.backoff = make(map[*task[M]]struct{})
 	d.mu.parked = make(map[uint64]*task[M])
+	d.mu.own = make(map[uint64]struct{})
 	d.mu.events.init(&d.mu.Mutex)
 	for i := range cfg.Workers {
 		w := &worker[M]{d: d, index: i}
+		w.host = host{base: d.work, owner: d, worker: i, release: w.releaseKeys}
 		d.mu.workers = append(d.mu.workers, w)
 		go w.loop()
 	}
@@ -138,6 +142,15 @@ func (d *Dispatcher[M]) canStartLocked() bool {
 		return true
 	}
 	return d.mu.looking <= d.window && !d.intake.empty()
+}
+
+// letGo unlocks the mutex. Whoever has changed under it what could start, or
+// what has ended, lets it go by this, which keeps the rule of "Waking workers"
+// and lets those go who wait for an end.
+func (d *Dispatcher[M]) letGo() {
+	d.signalLocked()
+	d.quietLocked()
+	d.mu.Unlock()
 }
 
 // signalLocked keeps the rule of "Waking workers".

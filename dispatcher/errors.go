@@ -23,11 +23,17 @@ var (
 	// ErrTooLarge is returned for a message that is larger on its own than
 	// Config.MaxPendingBytes.
 	ErrTooLarge = errors.New("dispatcher: message larger than MaxPendingBytes")
-	// ErrNested is returned by Do, Drain, Shutdown, and by a Submit that would
-	// have to wait, when called with the context of a handler of the same
-	// dispatcher: a handler that waits for others while it holds keys and a
-	// worker can wait for ever.
-	ErrNested = errors.New("dispatcher: a handler must not wait for another message: submit it without waiting, or widen the claim")
+	// ErrNested is returned by Do, Drain, Shutdown, Close, Ticket.Wait, and by
+	// a Submit that would have to wait, where they would wait for themselves:
+	// when called with the context of a handler, or of a call of DeadLetter, of
+	// the same dispatcher whose message has not ended; and but for Do and
+	// Ticket.Wait with any context, on a goroutine on which the dispatcher
+	// calls a handler, DeadLetter, FailureFor, a completion callback or the
+	// observer. A handler that waits for others while it holds keys and a
+	// worker can wait for ever. That cannot be told for a goroutine that a
+	// handler has started and waits for, if it has another context: it must not
+	// wait for the dispatcher.
+	ErrNested = errors.New("dispatcher: a handler or callback must not wait for its dispatcher: submit without waiting, widen the claim, or wait elsewhere")
 )
 
 // Errors that are results of messages.

@@ -100,6 +100,7 @@ func (d *Dispatcher[M]) observe() {
 		d.cfg.Logger.Error("observer called runtime.Goexit")
 		go d.observe()
 	}()
+	defer d.enlist()()
 	q := &d.mu.events
 	for {
 		for q.told < len(q.taken) {

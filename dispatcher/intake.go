@@ -67,8 +67,9 @@ type arrival[M any] struct {
 
 // rare is what few arrivals have.
 type rare struct {
-	ticket *Ticket
-	keyErr error // the key function failed
+	ticket  *Ticket
+	keyErr  error // the key function failed
+	refusal error // why it is not to be accepted
 }
 
 // set makes a a copy of b.
@@ -222,12 +223,15 @@ func (in *intake[M]) enterTurnstile(ctx context.Context) error {
 	if in.turnstile.TryAcquire(1) {
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(in.closed, func() { cancel(context.Cause(in.closed)) })()
-	if in.turnstile.Acquire(ctx, 1) != nil {
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(in.closed, cancel)()
+	if in.turnstile.Acquire(either, 1) != nil {
 		in.waiting.Add(-1)
-		return context.Cause(ctx)
+		if ctx.Err() != nil {
+			return endOf(ctx)
+		}
+		return context.Cause(in.closed)
 	}
 	return nil
 }
@@ -243,7 +247,7 @@ func (in *intake[M]) awaitFreed(ctx context.Context) error {
 	case <-in.freed:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return endOf(ctx)
 	case <-in.closed.Done():
 		return context.Cause(in.closed)
 	}

@@ -142,8 +142,9 @@ func (m *model) shutdown() error {
 	if took := time.Since(begun); took > m.plan.limit {
 		return fmt.Errorf("Shutdown took %v of %v", took, m.plan.limit)
 	}
-	late := m.plan.observed > 0 && errors.Is(err, context.DeadlineExceeded) // the observer is
-	if errors.Is(err, dispatcher.ErrUnfinished) != (len(report.Running) > 0) || err != nil && len(report.Running) == 0 && !late {
+	// The deadline may come before the observer or the callbacks have had their say.
+	late := errors.Is(err, context.DeadlineExceeded)
+	if err == nil && len(report.Running) > 0 || err != nil && !late {
 		return fmt.Errorf("Shutdown: %v with %d running", err, len(report.Running))
 	}
 	if err := m.d.Submit(context.Background(), 1); !errors.Is(err, dispatcher.ErrClosed) {

@@ -38,7 +38,7 @@ const (
 	Retried
 	// Widened: the handler asked for more keys; Claim is the wider claim.
 	Widened
-	// Released: the handler gave back Key before its end.
+	// Released: the handler gave back Key before its end; Claim is what is left.
 	Released
 	// Parked: the message failed with Err and its keys stay closed.
 	Parked

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // TestObserverOrder: events come in the order in which things happened, each
@@ -173,5 +174,45 @@ func TestObserverMayAct(t *testing.T) {
 		synctest.Wait()
 		drain(t, d)
 		require.EqualValues(t, 1, d.Stats().Succeeded)
+	})
+}
+
+// TestEventsCarryTheClaim: as it is from that event on.
+func TestEventsCarryTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims := make(map[dispatcher.EventKind][]lockkeys.Request)
+		var kinds []dispatcher.EventKind
+		d := start(t, config{
+			Workers: 2, MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1},
+			Observer: dispatcher.ObserverFunc[*job](func(e event) {
+				if e.Message.name == "it" {
+					kinds = append(kinds, e.Kind)
+					claims[e.Kind] = e.Claim
+				}
+			}),
+		})
+		submit(t, d, newJob("holds b", takes(time.Minute, nil), "b"))
+		tries := 0
+		submit(t, d, newJob("it", func(ctx context.Context) error {
+			switch tries++; tries {
+			case 1:
+				return dispatcher.Widen(requests("b", "~c")...)
+			case 2:
+				require.NoError(t, dispatcher.Release(ctx, key("a"), key("c")))
+				return errBoom
+			}
+			return nil
+		}, "a"))
+		drain(t, d)
+		require.NoError(t, d.Close())
+		require.Equal(t, []dispatcher.EventKind{
+			dispatcher.Queued, dispatcher.Started, dispatcher.Widened, dispatcher.Blocked, dispatcher.Started,
+			dispatcher.Released, dispatcher.Released, dispatcher.Retried, dispatcher.Started, dispatcher.Finished,
+		}, kinds)
+		require.Equal(t, requests("a"), claims[dispatcher.Queued])
+		require.Equal(t, requests("a", "b", "~c"), claims[dispatcher.Widened])
+		require.Equal(t, requests("a", "b", "~c"), claims[dispatcher.Blocked])
+		require.Equal(t, requests("b"), claims[dispatcher.Released])
+		require.Equal(t, requests("a", "b", "~c"), claims[dispatcher.Finished])
 	})
 }

@@ -31,8 +31,8 @@ const (
 func (w *worker[M]) finish() {
 	for i := len(w.outcomes); i < len(w.batch); i++ {
 		o := outcome{kind: untouched}
-		if i == 0 || w.outcomes[i-1].kind == ended && (w.results[i-1] == nil || errors.Is(w.results[i], errResults)) {
-			o = w.d.judge(w.batch[i], w.results[i])
+		if i == 0 || w.outcomes[i-1].kind == ended && (w.results[i-1] == nil || w.senseless) {
+			o = w.d.judge(w.batch[i], w.index, w.results[i])
 		}
 		w.outcomes = append(w.outcomes, o)
 		if o.kind == ended {
@@ -41,8 +41,14 @@ func (w *worker[M]) finish() {
 	}
 }
 
-// judge decides what becomes of t after an attempt that gave err.
-func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
+// judge decides what becomes of t after an attempt that gave err. It asks err
+// what it is, so a panic of a method of err is the attempt's error then.
+func (d *Dispatcher[M]) judge(t *task[M], worker int, err error) (o outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			o = d.fail(t, worker, &HandlerError{ID: t.id, Attempts: t.attempts, Err: &PanicError{v, debug.Stack()}})
+		}
+	}()
 	if err == nil {
 		return outcome{kind: ended}
 	}
@@ -58,11 +64,11 @@ func (d *Dispatcher[M]) judge(t *task[M], err error) outcome {
 	if t.keyErr() == nil && t.tries() < d.cfg.MaxAttempts && !IsPermanent(err) {
 		return outcome{kind: failed, err: err}
 	}
-	return d.fail(t, &HandlerError{ID: t.id, Attempts: t.attempts, Err: err})
+	return d.fail(t, worker, &HandlerError{ID: t.id, Attempts: t.attempts, Err: err})
 }
 
 // fail applies the failure policy to a message that failed for good.
-func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
+func (d *Dispatcher[M]) fail(t *task[M], worker int, err error) outcome {
 	log := d.cfg.Logger.With("message", t.id, "attempts", t.attempts)
 	policy := d.cfg.Failure
 	if d.cfg.FailureFor != nil {
@@ -86,7 +92,7 @@ func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
 		}
 		return outcome{kind: ended, err: err}
 	}
-	if deadErr := d.deadLetter(t, err); deadErr != nil {
+	if deadErr := d.deadLetter(t, worker, err); deadErr != nil {
 		err = errors.Join(err, fmt.Errorf("dispatcher: dead-lettering: %w", deadErr))
 		log.Error("message could not be dead-lettered and is parked", "error", err)
 		return outcome{kind: parked, err: err}
@@ -96,15 +102,19 @@ func (d *Dispatcher[M]) fail(t *task[M], err error) outcome {
 }
 
 func (d *Dispatcher[M]) askPolicy(t *task[M], err error) (policy FailurePolicy, caught error) {
-	caught = contain(func() error {
+	caught = d.contain(func() error {
 		policy = d.cfg.FailureFor(t.msg, err)
 		return nil
 	})
 	return policy, caught
 }
 
-func (d *Dispatcher[M]) deadLetter(t *task[M], err error) error {
-	return contain(func() error { return d.cfg.DeadLetter(d.work, t.msg, err) })
+func (d *Dispatcher[M]) deadLetter(t *task[M], worker int, err error) error {
+	return d.contain(func() error {
+		ctx := &scope{host: &host{base: d.work, owner: d, worker: worker}, id: t.id, attempt: int32(t.attempts)}
+		defer ctx.phase.Store(attemptOver)
+		return d.cfg.DeadLetter(ctx, t.msg, err)
+	})
 }
 
 // complete tells whoever waits for the result of t. It is called once for
@@ -124,7 +134,7 @@ func (d *Dispatcher[M]) complete(t *task[M], err error) {
 // completeAside is complete where no worker is at hand: a callback that calls
 // runtime.Goexit must not end the caller.
 func (d *Dispatcher[M]) completeAside(t *task[M], err error) {
-	caught := contain(func() error {
+	caught := d.contain(func() error {
 		d.complete(t, err)
 		return nil
 	})
@@ -137,19 +147,6 @@ func (d *Dispatcher[M]) callDone(t *task[M], err error) (caught error) {
 	defer recoverAs(&caught)
 	t.done(t.msg, err)
 	return nil
-}
-
-// contain calls f on a goroutine of its own, so that what f does to its
-// goroutine, a panic or runtime.Goexit, is an error for the caller.
-func contain(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		err := ErrGoexit
-		defer func() { result <- err }()
-		defer recoverAs(&err)
-		err = f()
-	}()
-	return <-result
 }
 
 // recoverAs, deferred, turns a panic into an error.

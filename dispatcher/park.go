@@ -56,7 +56,7 @@ func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
 // [ErrNotParked] or [ErrClosed].
 func (d *Dispatcher[M]) Resume(id uint64) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.letGo()
 	t, err := d.unparkLocked(id)
 	if err != nil {
 		return err
@@ -65,8 +65,6 @@ func (d *Dispatcher[M]) Resume(id uint64) error {
 	d.emitLocked(Resumed, t, -1, nil)
 	d.openLocked(t)
 	d.restartLocked(t)
-	d.signalLocked()
-	d.quietLocked()
 	return nil
 }
 
@@ -107,7 +105,7 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 		q = next
 	}
 	d.mu.leaving += len(leaving)
-	d.mu.Unlock()
+	d.letGo()
 
 	// Nobody else can end these now, and their keys are still taken.
 	for _, q := range leaving {
@@ -117,7 +115,7 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 	}
 
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.letGo()
 	for _, q := range leaving {
 		if q == t || q.stalled {
 			d.openLocked(q)
@@ -125,8 +123,9 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 		d.endLocked(q, -1, q.err)
 	}
 	d.mu.leaving -= len(leaving)
-	d.signalLocked()
-	d.quietLocked()
+	if d.mu.end.reported {
+		d.abandonLocked(nil)
+	}
 	return nil
 }
 

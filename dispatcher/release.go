@@ -31,8 +31,7 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 			d.backoffLocked(t, w.index)
 		case widened:
 			t.attempts--
-			d.emitLocked(Widened, t, w.index, nil)
-			d.widenLocked(t, o.err.(*WidenError).Requests)
+			d.widenLocked(t, o.err.(*WidenError).Requests, w.index)
 		case parked:
 			d.parkLocked(t, w.index)
 		case stopped:
@@ -48,11 +47,11 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		w.batch[i], *o = nil, outcome{}
 	}
 	if w.scope != nil {
-		w.scope.over = true
+		w.scope.phase.Store(attemptOver)
+		w.scope = nil
 	}
-	w.batch, w.results = w.batch[:0], nil
+	w.batch, w.results, w.senseless = w.batch[:0], nil, false
 	w.outcomes = w.outcomes[:0]
-	d.quietLocked()
 }
 
 // endLocked releases what an ended message holds. It must have its result.

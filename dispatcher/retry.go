@@ -31,21 +31,19 @@ func (d *Dispatcher[M]) backoffLocked(t *task[M], worker int) {
 // retry ends the back-off of t, if it still is the message with that id.
 func (d *Dispatcher[M]) retry(t *task[M], id uint64) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.letGo()
 	if _, ok := d.mu.backoff[t]; !ok || t.id != id || d.mu.closing || d.mu.stopped != nil {
 		return
 	}
 	delete(d.mu.backoff, t)
 	d.restartLocked(t)
-	d.signalLocked()
-	d.quietLocked() // it may have to wait for its keys, behind a parked message
 }
 
 // restartLocked makes a message that has its keys ready for another attempt.
 // Keys that it gave back during the last one it must take again first.
 func (d *Dispatcher[M]) restartLocked(t *task[M]) {
 	if len(t.gone()) > 0 {
-		d.widenLocked(t, nil)
+		d.widenLocked(t, nil, -1)
 		return
 	}
 	d.readyLocked(t)

@@ -21,9 +21,9 @@ type Report[M any] struct {
 	// of arrival. Their result is [ErrClosed]. They are the caller's now, to
 	// hand back to where they came from.
 	Unfinished []Left[M]
-	// Running are the messages whose handlers had not returned at the
-	// deadline, in order of arrival. Each keeps its goroutine until it does,
-	// and then completes as usual.
+	// Running are the messages whose handlers, or the callbacks called behind
+	// them, had not returned at the deadline, in order of arrival. Each keeps
+	// its goroutine until they have, and completes as usual.
 	Running []Left[M]
 }
 
@@ -42,16 +42,20 @@ type Left[M any] struct {
 // that run, which finish and complete as usual. Shortly before the deadline
 // of ctx (see Config.CancelGrace), or when ctx is cancelled, their contexts
 // end; an error that a handler gives after that is not counted as an attempt
-// and parks nothing. Shutdown returns at the deadline at the latest, with all
-// that is left by then.
+// and parks nothing. Then all that is left is told [ErrClosed], in the order of
+// arrival. Shutdown returns at the deadline at the latest, however slow
+// handlers and callbacks are.
 //
-// If handlers still run, the error wraps [ErrUnfinished] and the error of ctx
-// and names the messages; if there is an observer and it has not seen all
-// events, the error wraps that of ctx; otherwise it is nil. A second call
-// waits likewise, but its report has only what still runs. In a handler the
-// error is [ErrNested], and nothing is stopped.
+// If handlers still run, or completion callbacks have not returned, the error
+// wraps [ErrUnfinished] and the error of ctx and names them; if there is an
+// observer and it has not seen all events, the error wraps that of ctx;
+// otherwise it is nil, and no goroutine of the dispatcher is left. A second call
+// waits likewise, but its report has only what still runs.
+//
+// In a handler or a callback, where it would wait for itself, the error is
+// [ErrNested], and nothing is stopped; see there.
 func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
-	if within(ctx, d) {
+	if d.nested(ctx) {
 		return Report[M]{}, ErrNested
 	}
 	d.refuse()
@@ -59,15 +63,16 @@ func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 	err := wait(ctx, d.workersGone)
 	stopCancel()
 	d.cancelWork()
-	d.mu.Lock()
-	d.mu.reported = true
-	report, left := d.reportLocked()
-	d.mu.Unlock()
-	d.abandon(left)
+	report := d.report()
 	if len(report.Running) > 0 {
 		return report, fmt.Errorf("%w: %w: the handlers of %s still run", ErrUnfinished, err, names(report.Running))
 	}
 	// The workers end by themselves now, if they have not yet.
+	if err := wait(ctx, d.over); err != nil {
+		if n := d.untold(); n > 0 {
+			return report, fmt.Errorf("%w: %w: completion callbacks of %d messages have not returned", ErrUnfinished, err, n)
+		}
+	}
 	if err := wait(ctx, d.observerGone); err != nil {
 		return report, fmt.Errorf("dispatcher: the observer has not seen all events: %w", err)
 	}
@@ -76,6 +81,7 @@ func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 
 // Close is [Dispatcher.Shutdown] without a deadline. The error wraps
 // [ErrUnfinished] if any message was left; call Drain first to run them all.
+// In a handler or a callback it is [ErrNested], and nothing is closed.
 func (d *Dispatcher[M]) Close() error {
 	report, err := d.Shutdown(context.Background())
 	if err == nil && len(report.Unfinished) > 0 {
@@ -94,8 +100,17 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return endOf(ctx)
 	}
+}
+
+// endOf returns the error of ctx, which has ended, together with its cause.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // refuse ends acceptance and starting.
@@ -103,7 +118,7 @@ func (d *Dispatcher[M]) refuse() {
 	d.intake.refuse(ErrClosed)
 	d.stopAccepts(ErrClosed)
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.letGo()
 	if d.mu.closing {
 		return
 	}
@@ -114,7 +129,6 @@ func (d *Dispatcher[M]) refuse() {
 		}
 	}
 	d.mu.work.Broadcast()
-	d.quietLocked()
 }
 
 // cancelBefore ends the contexts of handlers shortly before ctx ends.
@@ -129,22 +143,74 @@ func (d *Dispatcher[M]) cancelBefore(ctx context.Context) (stop func()) {
 	return func() { stopCtx(); timer.Stop() }
 }
 
-// abandon completes messages that will not run.
-func (d *Dispatcher[M]) abandon(left []*task[M]) {
-	for _, t := range left {
-		d.completeAside(t, ErrClosed)
+// end is how far a shutdown has come. It is part of Dispatcher.mu.
+type end[M any] struct {
+	gone     int        // workers that have ended
+	reported bool       // what was left has been taken over
+	untold   []*task[M] // of that, what has no result yet, in order of arrival
+	telling  bool       // a goroutine completes them
+	over     bool
+}
+
+// endWorkerLocked notes that a worker ends; the last one says so. What its
+// handler leaves, if that outlived Shutdown, is taken over now.
+func (d *Dispatcher[M]) endWorkerLocked() {
+	e := &d.mu.end
+	e.gone++
+	if e.gone == len(d.mu.workers) {
+		close(d.workersGone)
+		d.mu.events.closeLocked()
+	}
+	if e.reported {
+		d.abandonLocked(d.takeLeftLocked())
 	}
 }
 
-// abandonLate does so for what a handler that outlived Shutdown leaves.
-func (d *Dispatcher[M]) abandonLate() {
-	d.mu.Lock()
-	var left []*task[M]
-	if d.mu.reported {
-		left = d.takeLeftLocked()
+// abandonLocked has messages that will not run told so, and notes the end of
+// all if nothing is to come.
+func (d *Dispatcher[M]) abandonLocked(left []*task[M]) {
+	e := &d.mu.end
+	for _, t := range left {
+		if t.done == nil {
+			d.complete(t, ErrClosed) // which calls nobody
+		} else {
+			e.untold = append(e.untold, t)
+		}
 	}
-	d.mu.Unlock()
-	d.abandon(left)
+	switch {
+	case e.telling || e.over:
+	case len(e.untold) > 0:
+		e.telling = true
+		go d.tellAll()
+	case e.reported && e.gone == len(d.mu.workers) && d.mu.leaving == 0:
+		e.over = true
+		close(d.over)
+	}
+}
+
+// tellAll completes the messages that a shutdown left, one after the other. The
+// callbacks may take their time: nobody but a Shutdown with time left waits.
+func (d *Dispatcher[M]) tellAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := &d.mu.end
+	for len(e.untold) > 0 {
+		t := e.untold[0]
+		d.mu.Unlock()
+		d.completeAside(t, ErrClosed)
+		d.mu.Lock()
+		e.untold[0] = nil
+		e.untold = e.untold[1:]
+	}
+	e.telling = false
+	d.abandonLocked(nil)
+}
+
+// untold returns how many messages have no result yet though they do not run.
+func (d *Dispatcher[M]) untold() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.mu.end.untold) + d.mu.leaving
 }
 
 // takeLeftLocked takes over what has not ended and does not run, in order of
@@ -182,8 +248,12 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	return left
 }
 
-func (d *Dispatcher[M]) reportLocked() (r Report[M], left []*task[M]) {
-	left = d.takeLeftLocked()
+// report takes over what is left, has it told so, and tells what it is.
+func (d *Dispatcher[M]) report() (r Report[M]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.end.reported = true
+	left := d.takeLeftLocked()
 	for _, t := range left {
 		r.Unfinished = append(r.Unfinished, leftOf(t))
 	}
@@ -193,7 +263,8 @@ func (d *Dispatcher[M]) reportLocked() (r Report[M], left []*task[M]) {
 		}
 	}
 	slices.SortFunc(r.Running, func(a, b Left[M]) int { return cmp.Compare(a.ID, b.ID) })
-	return r, left
+	d.abandonLocked(left)
+	return r
 }
 
 func leftOf[M any](t *task[M]) Left[M] {
@@ -224,7 +295,7 @@ func names[M any](left []Left[M]) string {
 // down or stopped with messages left; in a handler it is [ErrNested]. Messages
 // beyond Config.MaxParked that wait behind parked ones are waited for.
 func (d *Dispatcher[M]) Drain(ctx context.Context) error {
-	if within(ctx, d) {
+	if d.nested(ctx) {
 		return ErrNested
 	}
 	quiet := make(chan struct{})

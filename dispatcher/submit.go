@@ -2,7 +2,7 @@ package dispatcher
 
 import (
 	"context"
-	"runtime/debug"
+	"fmt"
 )
 
 // SubmitOption adds to a submission; see [OnDone].
@@ -13,8 +13,14 @@ type SubmitOption[M any] struct{ done func(m M, err error) }
 // message's result: nil, a [*HandlerError], or [ErrClosed] if a shutdown left
 // it unfinished. It is called on a worker before the message's keys are
 // released, so for conflicting messages in their order and one at a time; it
-// must be quick, and must not wait for another message of this dispatcher.
-// A message that is parked has no result until an operator decides.
+// must be quick, and must not wait for another message of this dispatcher:
+// what waits for the dispatcher is refused there with [ErrNested], as in a
+// handler. What a shutdown or an operator gives up is told by another
+// goroutine, one by one in the order of arrival, likewise before keys are
+// released. A message that is parked has no result until an operator decides.
+//
+// Given several times, all callbacks are called, in the order given; a panic
+// of one is logged and keeps none of the others from being called.
 func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 	return SubmitOption[M]{done: done}
 }
@@ -24,8 +30,9 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 // submissions that wait are accepted in the order in which they came.
 //
 // The error is nil if m was accepted, and then m will have a result.
-// Otherwise it was not: the error is that of ctx if it ended while waiting,
-// [ErrClosed], [ErrTooLarge], [ErrNested], or one that wraps [ErrStopped].
+// Otherwise it was not: the error wraps that of ctx, and its cause, if it ended
+// while waiting; it is [ErrClosed], [ErrTooLarge] or [ErrNested], or wraps
+// [ErrStopped], or the [*PanicError] of Config.Size.
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
 	one := d.newArrival(m, opts)
 	_, err := d.submit(ctx, one[:])
@@ -38,7 +45,7 @@ func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]
 func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 	one := d.newArrival(m, opts)
 	defer d.freeArrival(one)
-	if err := d.tooLarge(&one[0]); err != nil {
+	if err := d.refusal(&one[0]); err != nil {
 		return err
 	}
 	n, err := d.tryAccept(one[:])
@@ -65,7 +72,7 @@ func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitO
 // that is parked keeps Do waiting. The errors are those of Submit, and the
 // result of m.
 func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
-	if within(ctx, d) {
+	if d.within(ctx) {
 		return ErrNested
 	}
 	ticket, err := d.Go(ctx, m)
@@ -80,7 +87,7 @@ func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
 	one := d.newArrival(m, opts)
 	defer d.freeArrival(one)
-	ticket := &Ticket{done: make(chan struct{})}
+	ticket := &Ticket{within: d.within, done: make(chan struct{})}
 	one[0].more().ticket = ticket
 	if _, err := d.submit(ctx, one[:]); err != nil {
 		return nil, err
@@ -90,8 +97,9 @@ func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*
 
 // Ticket stands for one accepted message.
 type Ticket struct {
-	done chan struct{}
-	err  error // set before done is closed
+	within func(context.Context) bool // of the dispatcher
+	done   chan struct{}
+	err    error // set before done is closed
 }
 
 // Done returns a channel that is closed when the message has its result.
@@ -108,8 +116,17 @@ func (t *Ticket) Err() error {
 }
 
 // Wait waits for the message's result, or for the end of ctx, and returns
-// either error.
+// either error. With the context of a handler of the same dispatcher it does
+// not wait: if there is no result yet, the error is [ErrNested].
 func (t *Ticket) Wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	default:
+	}
+	if t.within(ctx) {
+		return ErrNested
+	}
 	if err := wait(ctx, t.done); err != nil {
 		return err
 	}
@@ -132,14 +149,32 @@ func (d *Dispatcher[M]) freeArrival(one *[1]arrival[M]) {
 func (d *Dispatcher[M]) fill(a *arrival[M], m M, opts []SubmitOption[M]) {
 	a.msg = m
 	for _, o := range opts {
-		a.done = o.done
+		a.done = both(a.done, o.done)
 	}
 	if d.cfg.Size != nil {
-		a.size = max(d.cfg.Size(m), 0)
+		if err := d.size(a); err != nil {
+			a.more().refusal = fmt.Errorf("dispatcher: Size: %w", err)
+			return
+		}
 	}
 	if err := d.deriveKeys(a); err != nil {
 		a.claim.Reset()
 		a.more().keyErr = &KeyFuncError{err}
+	}
+}
+
+// both returns a callback that calls first and then second, whatever first
+// does. Either may be nil.
+func both[M any](first, second func(M, error)) func(M, error) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(m M, err error) {
+		defer second(m, err)
+		first(m, err)
 	}
 }
 
@@ -151,15 +186,21 @@ func (a *arrival[M]) more() *rare {
 }
 
 func (d *Dispatcher[M]) deriveKeys(a *arrival[M]) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
-		}
-	}()
+	defer recoverAs(&err)
 	return d.cfg.Keys(a.msg, &a.claim)
 }
 
-func (d *Dispatcher[M]) tooLarge(a *arrival[M]) error {
+func (d *Dispatcher[M]) size(a *arrival[M]) (err error) {
+	defer recoverAs(&err)
+	a.size = max(d.cfg.Size(a.msg), 0)
+	return nil
+}
+
+// refusal returns why a cannot be accepted, ever, or nil.
+func (d *Dispatcher[M]) refusal(a *arrival[M]) error {
+	if a.rare != nil && a.rare.refusal != nil {
+		return a.rare.refusal
+	}
 	if d.cfg.MaxPendingBytes > 0 && a.size > d.cfg.MaxPendingBytes {
 		return ErrTooLarge
 	}
@@ -167,18 +208,18 @@ func (d *Dispatcher[M]) tooLarge(a *arrival[M]) error {
 }
 
 // submit accepts arrivals in their order, waiting for slots if need be, and
-// returns how many it has accepted. What comes before one that is too large is
+// returns how many it has accepted. What comes before one that is refused is
 // accepted.
 func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
-	var large error
+	var refusal error
 	for i := range arrivals {
-		if large = d.tooLarge(&arrivals[i]); large != nil {
+		if refusal = d.refusal(&arrivals[i]); refusal != nil {
 			arrivals = arrivals[:i]
 			break
 		}
 	}
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return 0, endOf(ctx)
 	}
 	accepted, err = d.tryAccept(arrivals)
 	if err == nil && accepted < len(arrivals) {
@@ -187,7 +228,7 @@ func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (acce
 		accepted += n
 	}
 	if err == nil {
-		err = large
+		err = refusal
 	}
 	return accepted, err
 }
@@ -195,7 +236,7 @@ func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (acce
 // acceptInTurn accepts arrivals, waiting for slots in turn with others that
 // wait.
 func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
-	if within(ctx, d) {
+	if d.nested(ctx) {
 		return 0, ErrNested
 	}
 	if err := d.intake.enterTurnstile(ctx); err != nil {
@@ -245,19 +286,17 @@ func (d *Dispatcher[M]) accept(arrivals []arrival[M], turn bool) (n int, err err
 	if d.cfg.Observer != nil {
 		// An observer is told of messages in the order of their numbers.
 		d.mu.Lock()
-		defer d.mu.Unlock()
+		defer d.letGo()
 		n, last, err := d.intake.accept(arrivals, turn)
 		for i := range n {
 			d.emitQueuedLocked(&arrivals[i], last-uint64(n-1-i))
 		}
-		d.signalLocked()
 		return n, err
 	}
 	n, _, err = d.intake.accept(arrivals, turn)
 	if n > 0 && d.idle.Load() > 0 && !d.waking.Load() {
 		d.mu.Lock()
-		d.signalLocked()
-		d.mu.Unlock()
+		d.letGo()
 	}
 	return n, err
 }

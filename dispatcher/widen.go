@@ -27,13 +27,16 @@ func (d *Dispatcher[M]) wider(t *task[M], requests []lockkeys.Request) bool {
 // that widen towards each other, the first to do so stops running and waits
 // for the other; when the other does so too, it does not run either, and the
 // earlier one of the two goes first.
-func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request) {
+func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request, worker int) {
 	later, woken := d.withdrawLocked(t.id)
 	woken = d.mu.set.Remove(&t.place, woken)
 	t.claim.Add(requests...)
 	t.claim.Add(t.gone()...)
 	if t.extra != nil {
 		t.extra.gone = nil
+	}
+	if len(requests) > 0 {
+		d.emitLocked(Widened, t, worker, nil)
 	}
 	granted := d.mu.set.Add(&t.place, &t.claim)
 	d.returnLocked(later)
@@ -78,46 +81,64 @@ func (d *Dispatcher[M]) returnLocked(withdrawn []*task[M]) {
 	}
 }
 
-// release is Release for the message that w runs under s.
-func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
+// releaseKeys is Release for the message that w runs under s.
+func (w *worker[M]) releaseKeys(s *scope, keys []lockkeys.Key) error {
 	d := w.d
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.cfg.BatchHandler != nil || len(w.batch) == 0 || s.over {
+	defer d.letGo()
+	if d.cfg.BatchHandler != nil || !s.beginRelease() {
 		return ErrNoHandler
 	}
+	defer s.endRelease()
 	if d.cfg.StrictLocking {
 		return ErrStrictLocking
 	}
 	t := w.batch[0]
-	requests := t.claim.Requests()
-	for _, k := range keys {
-		if !slices.ContainsFunc(requests, func(r lockkeys.Request) bool { return r.Key == k }) {
-			return fmt.Errorf("%w: %v is not one of %v", ErrNotHeld, k, requests)
-		}
+	gone, rest, err := split(&t.claim, keys)
+	if err != nil {
+		return err
 	}
-	var rest lockkeys.Claim
-	for _, r := range requests {
-		if slices.Contains(keys, r.Key) {
-			t.more().gone = append(t.gone(), r)
-			d.emitKeyLocked(Released, t, w.index, r.Key, 0)
-		} else {
-			rest.Add(r)
-		}
+	if len(gone) == 0 {
+		return nil
 	}
-	if woken, ok := d.mu.set.Shrink(&t.place, &rest, d.mu.woken[:0]); ok {
+	t.more().gone = append(t.gone(), gone...)
+	t.claim.Copy(rest)
+	for _, r := range gone {
+		d.emitKeyLocked(Released, t, w.index, r.Key, 0)
+	}
+	if woken, ok := d.mu.set.Shrink(&t.place, &t.claim, d.mu.woken[:0]); ok {
 		d.wakeAllLocked(woken)
 	} else {
 		// Shared and exclusive keys under one ancestor: take everything that
 		// waits out, and t, and put t back before the rest.
 		waiting, _ := d.withdrawLocked(0)
 		d.removeLocked(t)
-		d.mu.set.Add(&t.place, &rest)
+		d.mu.set.Add(&t.place, &t.claim)
 		d.returnLocked(waiting)
 	}
-	t.claim.Reset()
-	t.claim.Add(rest.Requests()...)
-	t.claim.Requests()
-	d.signalLocked()
 	return nil
+}
+
+// split divides a claim into its requests for the given keys and the rest. The
+// error is that of a key which it has not. It is linear in the claim, and
+// logarithmic in it for each key.
+func split(claim *lockkeys.Claim, keys []lockkeys.Key) (gone []lockkeys.Request, rest *lockkeys.Claim, err error) {
+	requests := claim.Requests()
+	named := make([]bool, len(requests))
+	for _, k := range keys {
+		i, _ := slices.BinarySearchFunc(requests, k, func(r lockkeys.Request, k lockkeys.Key) int { return r.Key.Compare(k) })
+		if i == len(requests) || requests[i].Key != k {
+			return nil, nil, fmt.Errorf("%w: %v is not one of %v", ErrNotHeld, k, requests)
+		}
+		named[i] = true
+	}
+	rest = new(lockkeys.Claim)
+	for i, r := range requests {
+		if named[i] {
+			gone = append(gone, r)
+		} else {
+			rest.Add(r)
+		}
+	}
+	return gone, rest, nil
 }

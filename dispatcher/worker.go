@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 )
 
 // worker is one goroutine that runs handlers, and what it works on. But for
@@ -14,11 +15,16 @@ type worker[M any] struct {
 	index int
 	batch []*task[M] // running; empty between messages
 
-	results  []error   // of batch; nil until its handler has returned
-	outcomes []outcome // of batch, as far as they are judged
-	one      [1]error  // scratch for results
-	messages []M       // scratch for BatchHandler
-	scope    *scope
+	results   []error   // of batch; nil until its handler has returned
+	senseless bool      // a BatchHandler gave results that make no sense
+	outcomes  []outcome // of batch, as far as they are judged
+	one       [1]error  // scratch for results
+	messages  []M       // scratch for BatchHandler
+
+	host   host               // of the contexts of its handlers
+	scopes []scope            // contexts for the next attempts
+	scope  *scope             // of the attempt under way, until it is settled
+	cancel context.CancelFunc // of its time limit, if it has one
 }
 
 // loop is the life of a worker: the end of one message and the beginning of
@@ -31,13 +37,13 @@ func (w *worker[M]) loop() {
 			go w.loop()
 		}
 	}()
+	defer w.d.enlist()()
 	if len(w.batch) > 0 {
 		w.takeOver()
 	}
 	for w.next() {
 		w.run()
 	}
-	w.d.abandonLate()
 	returned = true
 }
 
@@ -56,7 +62,7 @@ func (w *worker[M]) takeOver() {
 func (w *worker[M]) next() bool {
 	d := w.d
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.letGo()
 	d.settleLocked(w)
 	if d.mu.events.full() {
 		d.signalLocked()
@@ -82,17 +88,7 @@ func (w *worker[M]) next() bool {
 	}
 	d.gatherLocked(w, t)
 	d.startLocked(w)
-	d.signalLocked()
 	return true
-}
-
-// endWorkerLocked notes that a worker ends; the last one says so.
-func (d *Dispatcher[M]) endWorkerLocked() {
-	d.mu.gone++
-	if d.mu.gone == len(d.mu.workers) {
-		close(d.workersGone)
-		d.mu.events.closeLocked()
-	}
 }
 
 // run calls the handler for the batch, judges the results, and tells those
@@ -113,8 +109,8 @@ func (w *worker[M]) call() (err error) {
 	if err := t.keyErr(); err != nil {
 		return err
 	}
-	ctx, cancel := w.context()
-	defer cancel()
+	ctx := w.begin()
+	defer w.end()
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack()}
@@ -129,8 +125,8 @@ func (w *worker[M]) callBatch() (results []error) {
 	for _, t := range w.batch {
 		w.messages = append(w.messages, t.msg)
 	}
-	ctx, cancel := w.context()
-	defer cancel()
+	ctx := w.begin()
+	defer w.end()
 	defer func() {
 		clear(w.messages)
 		w.messages = w.messages[:0]
@@ -138,7 +134,7 @@ func (w *worker[M]) callBatch() (results []error) {
 			results = FailAll(&PanicError{v, debug.Stack()}, n)
 		}
 	}()
-	results = w.d.cfg.BatchHandler(ctx, w.messages)
+	results = slices.Clone(w.d.cfg.BatchHandler(ctx, w.messages)) // what it gave stays the handler's
 	switch len(results) {
 	case 0:
 		return make([]error, n)
@@ -148,24 +144,38 @@ func (w *worker[M]) callBatch() (results []error) {
 		}
 		return results
 	}
+	w.senseless = true
 	return FailAll(Permanent(fmt.Errorf("%w: %d for %d messages", errResults, len(results), n)), n)
 }
 
-func noCancel() {}
+// scopesAtOnce is how many scopes are made at a time: so many that they do not
+// show among a message's costs, so few that one which is kept keeps little.
+const scopesAtOnce = 128
 
-// context returns the context of the next call of the handler.
-func (w *worker[M]) context() (ctx context.Context, cancel context.CancelFunc) {
-	d, s := w.d, w.scope
-	cancel = noCancel
-	if s == nil {
-		s = &scope{base: d.work, owner: d, release: w.release}
-		if d.cfg.Timeout > 0 {
-			s.base, cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
-		}
-		w.scope = s
+// begin returns the context of the next call of the handler. end must be called
+// when that has returned.
+func (w *worker[M]) begin() context.Context {
+	d, t := w.d, w.batch[0]
+	if len(w.scopes) == 0 {
+		w.scopes = make([]scope, scopesAtOnce)
 	}
-	s.info = Info{ID: w.batch[0].id, Attempt: w.batch[0].attempts, Worker: w.index}
-	return s, cancel
+	s := &w.scopes[0]
+	w.scope, w.scopes = s, w.scopes[1:]
+	s.host, s.id, s.attempt = &w.host, t.id, int32(t.attempts)
+	if d.cfg.Timeout > 0 {
+		limited := w.host
+		limited.base, w.cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
+		s.host = &limited
+	}
+	return s
+}
+
+func (w *worker[M]) end() {
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	w.scope.returned(&w.d.mu)
 }
 
 // timeout marks an error that came after the time limit.

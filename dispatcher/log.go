@@ -1,0 +1,49 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"os"
+)
+
+// contained is the handler of a logger that cannot harm the dispatcher: what it
+// panics on goes to standard error instead, so that it is not lost.
+type contained struct{ slog.Handler }
+
+func (h contained) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
+	defer func() {
+		if recover() != nil {
+			enabled = true // and then it may be told what is wrong
+		}
+	}()
+	return h.Handler.Enabled(ctx, level)
+}
+
+func (h contained) Handle(ctx context.Context, r slog.Record) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = r.Clone()
+			r.AddAttrs(slog.Any("logger panicked", v))
+			err = lastResort.Handle(ctx, r)
+		}
+	}()
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h contained) WithAttrs(attrs []slog.Attr) (with slog.Handler) {
+	defer h.orWithout(&with)
+	return contained{h.Handler.WithAttrs(attrs)}
+}
+
+func (h contained) WithGroup(name string) (with slog.Handler) {
+	defer h.orWithout(&with)
+	return contained{h.Handler.WithGroup(name)}
+}
+
+func (h contained) orWithout(with *slog.Handler) {
+	if recover() != nil {
+		*with = h
+	}
+}
+
+var lastResort = slog.NewTextHandler(os.Stderr, nil)

@@ -94,51 +94,21 @@ func (w *worker[M]) releaseKeys(s *scope, keys []lockkeys.Key) error {
 		return ErrStrictLocking
 	}
 	t := w.batch[0]
-	gone, rest, err := split(&t.claim, keys)
-	if err != nil {
-		return err
+	for _, k := range keys {
+		if _, ok := t.claim.Find(k); !ok {
+			return fmt.Errorf("%w: %v is not one of %v", ErrNotHeld, k, t.claim.Requests())
+		}
 	}
-	if len(gone) == 0 {
-		return nil
+	before := len(t.gone())
+	for _, k := range keys {
+		if r, ok := t.claim.Find(k); ok { // not named before
+			t.more().gone = append(t.gone(), r)
+			t.claim.Drop(k)
+		}
 	}
-	t.more().gone = append(t.gone(), gone...)
-	t.claim.Copy(rest)
-	for _, r := range gone {
+	for _, r := range t.gone()[before:] {
 		d.emitKeyLocked(Released, t, w.index, r.Key, 0)
 	}
-	if woken, ok := d.mu.set.Shrink(&t.place, &t.claim, d.mu.woken[:0]); ok {
-		d.wakeAllLocked(woken)
-	} else {
-		// Shared and exclusive keys under one ancestor: take everything that
-		// waits out, and t, and put t back before the rest.
-		waiting, _ := d.withdrawLocked(0)
-		d.removeLocked(t)
-		d.mu.set.Add(&t.place, &t.claim)
-		d.returnLocked(waiting)
-	}
+	d.wakeAllLocked(d.mu.set.Shrink(&t.place, keys, d.mu.woken[:0]))
 	return nil
-}
-
-// split divides a claim into its requests for the given keys and the rest. The
-// error is that of a key which it has not. It is linear in the claim, and
-// logarithmic in it for each key.
-func split(claim *lockkeys.Claim, keys []lockkeys.Key) (gone []lockkeys.Request, rest *lockkeys.Claim, err error) {
-	requests := claim.Requests()
-	named := make([]bool, len(requests))
-	for _, k := range keys {
-		i, _ := slices.BinarySearchFunc(requests, k, func(r lockkeys.Request, k lockkeys.Key) int { return r.Key.Compare(k) })
-		if i == len(requests) || requests[i].Key != k {
-			return nil, nil, fmt.Errorf("%w: %v is not one of %v", ErrNotHeld, k, requests)
-		}
-		named[i] = true
-	}
-	rest = new(lockkeys.Claim)
-	for i, r := range requests {
-		if named[i] {
-			gone = append(gone, r)
-		} else {
-			rest.Add(r)
-		}
-	}
-	return gone, rest, nil
 }

@@ -11,15 +11,31 @@ import (
 // collapse. What a claim covers is the same before and after.
 //
 // The zero Claim is empty and conflicts with nothing. A Claim is not safe for
-// concurrent use and must not be copied but with [Claim.Copy].
+// concurrent use, and must not be copied but with [Claim.Copy]: a copy made by
+// assignment shares its first requests with the original, and changes with it
+// (go vet reports it, like that of a mutex). Whoever gets a Claim as an
+// argument, to add requests to it, has it until he returns; its owner resets it
+// and uses it again. To keep what is in it, Copy it.
 //
 // Invariant: the first sorted requests are in tree order and none of them
-// covers another; the rest has been added since.
+// covers another; the rest has been added since. The mode of those that were
+// dropped since is gone; there are as many as it says.
 type Claim struct {
+	_        noCopy
 	requests []Request
 	sorted   int
+	dropped  int
 	few      [2]Request // where requests begins
 }
+
+// noCopy makes go vet report copies of what it is in.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// gone is in place of the mode of a request that was dropped.
+const gone Mode = 0xff
 
 // NewClaim returns a claim of the given requests.
 func NewClaim(requests ...Request) *Claim {
@@ -71,17 +87,56 @@ func (c *Claim) Copy(from *Claim) {
 	c.sorted = len(requests)
 }
 
+// Find returns the request of the claim for this very key, if there is one: not
+// one that merely contains it. It takes a binary search.
+func (c *Claim) Find(k Key) (r Request, ok bool) {
+	i, ok := c.find(k)
+	if !ok {
+		return Request{}, false
+	}
+	return c.requests[i], true
+}
+
+// Drop takes the requests for these very keys out of the claim, and reports
+// whether it had them all. Each takes a binary search; it is for the next call
+// of Requests to close the gaps.
+func (c *Claim) Drop(keys ...Key) (all bool) {
+	all = true
+	for _, k := range keys {
+		if i, ok := c.find(k); ok {
+			c.requests[i].Mode = gone
+			c.dropped++
+		} else {
+			all = false
+		}
+	}
+	return all
+}
+
+func (c *Claim) find(k Key) (i int, ok bool) {
+	if c.sorted < len(c.requests) {
+		c.Requests()
+	}
+	i, ok = slices.BinarySearchFunc(c.requests, k, func(r Request, k Key) int { return r.Key.Compare(k) })
+	return i, ok && c.requests[i].Mode != gone
+}
+
 // Reset empties the claim and keeps its memory for the next use.
 func (c *Claim) Reset() {
 	for i := range c.requests {
 		c.requests[i].Key = Key{}
 	}
-	c.requests, c.sorted = c.requests[:0], 0
+	c.requests, c.sorted, c.dropped = c.requests[:0], 0, 0
 }
 
 // Requests returns the normalised requests in tree order. The slice is the
 // claim's own and valid until the claim changes.
 func (c *Claim) Requests() []Request {
+	if c.dropped > 0 {
+		c.requests = slices.DeleteFunc(c.requests, func(r Request) bool { return r.Mode == gone })
+		c.sorted -= c.dropped
+		c.dropped = 0
+	}
 	if c.sorted < len(c.requests) {
 		c.normalise()
 	}

@@ -1,6 +1,7 @@
 package lockkeys
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -130,4 +131,35 @@ func TestClaimResetKeepsMemory(t *testing.T) {
 	})
 	require.Zero(t, allocs)
 	require.Equal(t, []Request{exclusively("b"), exclusively("client/42")}, c.Requests())
+}
+
+func TestClaimFindAndDrop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := genClaim(t, genCrowdedKey)
+		var rest []Request
+		var dropped []Key
+		for _, r := range slices.Clone(c.Requests()) {
+			got, ok := c.Find(r.Key)
+			require.True(t, ok)
+			require.Equal(t, r, got)
+			if rapid.Bool().Draw(t, "drop") {
+				require.True(t, c.Drop(r.Key))
+				require.False(t, c.Drop(r.Key), "the second time")
+				dropped = append(dropped, r.Key)
+			} else {
+				rest = append(rest, r)
+			}
+		}
+		for _, k := range dropped {
+			_, ok := c.Find(k)
+			require.False(t, ok)
+		}
+		added := genClaim(t, genCrowdedKey)
+		c.Add(added.Requests()...)
+		added.Add(rest...)
+		require.True(t, slices.Equal(added.Requests(), c.Requests()), "%v, not %v", c.Requests(), added.Requests())
+		_, ok := c.Find(Must("no such key"))
+		require.False(t, ok)
+		require.False(t, c.Drop(Must("no such key")))
+	})
 }

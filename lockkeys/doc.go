@@ -55,6 +55,7 @@
 //   - intention.go, node.go, step.go: how all others wait, in one table and a
 //     queue at each key.
 //   - replace.go: a claim that gets into the line where others wait already.
+//   - shrink.go: a claim that gives up some of its keys.
 //   - index.go: the B-tree of both.
 //   - blocker.go: who waits for whom.
 package lockkeys

@@ -33,3 +33,6 @@ func (m nodeMode) groups() bool { return m == intentExclusive || m == shared }
 
 // real tells whether m stands for a request for the node itself.
 func (m nodeMode) real() bool { return m >= shared }
+
+// ownShared tells whether m stands for a shared request for the node itself.
+func (m nodeMode) ownShared() bool { return m == shared || m == sharedIntent }

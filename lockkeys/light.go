@@ -1,6 +1,9 @@
 package lockkeys
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // light is a key, other than the root, of an unhindered claim.
 //
@@ -128,37 +131,16 @@ func (s *Set[T]) removeLights(p *Place[T]) {
 	p.lights = p.lights[:0]
 }
 
-// shrinkLights takes the light keys of p out of use that c does not ask for,
-// and reports false, having changed nothing, if c asks for anything else.
-func (s *Set[T]) shrinkLights(p *Place[T], c *Claim) bool {
-	wanted := func(l *light[T]) bool {
-		for _, r := range c.Requests() {
-			if r.Key == l.key && r.Mode == Exclusive {
-				return true
-			}
-		}
-		return false
-	}
-	n := 0
-	for _, l := range p.lights {
-		if wanted(l) {
-			n++
-		}
-	}
-	if n != len(c.Requests()) {
-		return false
-	}
-	kept := p.lights[:0]
-	for _, l := range p.lights {
-		if wanted(l) {
-			kept = append(kept, l)
-		} else {
+// shrinkLight takes the light key k of p, if it has that, out of use.
+func (s *Set[T]) shrinkLight(p *Place[T], k Key) {
+	for i, l := range p.lights {
+		s.looked++
+		if l.key == k {
 			s.lights.unuse(l)
+			p.lights = slices.Delete(p.lights, i, i+1)
+			return
 		}
 	}
-	clear(p.lights[len(kept):])
-	p.lights = kept
-	return true
 }
 
 // get returns the light key of k, with this hash, made if need be.

@@ -90,7 +90,8 @@ type Place[T any] struct {
 	Owner T
 
 	lights  []*light[T] // or else
-	steps   []step[T]
+	steps   []step[T]   // a zero one is over; see Shrink
+	uses    map[*node[T]]*use[T]
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
 	// Whether it keeps what it claims, so that none is put in front of it: it
@@ -210,87 +211,13 @@ func (s *Set[T]) leave(p *Place[T]) {
 	}
 	s.heavy--
 	for i := range p.steps {
-		s.dequeue(&p.steps[i])
-		p.steps[i].node, p.steps[i].place = nil, nil
+		if st := &p.steps[i]; st.node != nil {
+			s.dequeue(st)
+			st.node, st.place = nil, nil
+		}
 	}
-	p.steps = p.steps[:0]
+	p.steps, p.uses = p.steps[:0], nil
 }
-
-// Shrink replaces the granted claim of p by a narrower one, made of some of
-// its requests, and appends to woken the places that are granted by that. It
-// panics if p stands in no set or waits.
-//
-// It reports false, having changed nothing, when the claim would go on using a
-// node but in a weaker mode, which happens only if it mixes shared with
-// exclusive requests: then whoever waits must be taken out and added again. It
-// reports false as well if c is not made of requests of p.
-func (s *Set[T]) Shrink(p *Place[T], c *Claim, woken []*Place[T]) ([]*Place[T], bool) {
-	if p.seq == 0 {
-		panic("lockkeys: Set.Shrink of a place that is not in use")
-	}
-	if p.blocked > 0 {
-		panic("lockkeys: Set.Shrink of a place that is not granted")
-	}
-	if len(p.steps) == 0 {
-		return woken, s.shrinkLights(p, c)
-	}
-	if !s.routeKept(p, c) {
-		return woken, false
-	}
-	had := len(woken)
-	s.woken = woken
-	for i := range p.steps {
-		if old := &p.steps[i]; !s.keeps(old) {
-			s.dequeue(old)
-		}
-	}
-	// The steps that stay move to the front.
-	rest := p.steps[:0]
-	for i := range p.steps {
-		old := &p.steps[i]
-		if !s.keeps(old) {
-			continue
-		}
-		rest = append(rest, *old)
-		if st := &rest[len(rest)-1]; st != old {
-			old.replace(st)
-		}
-	}
-	clear(p.steps[len(rest):])
-	p.steps = rest
-	woken, s.woken = s.woken, nil
-	hold(woken[had:])
-	s.evict()
-	return woken, true
-}
-
-// routeKept routes the claim c, to which p is to shrink, and tells whether it
-// uses only nodes that p uses, in the same modes.
-func (s *Set[T]) routeKept(p *Place[T], c *Claim) bool {
-	kept := s.route(p, nil, c)
-	same := 0
-	for i := range p.steps {
-		if old := &p.steps[i]; s.keeps(old) {
-			if kept[old.node.at].mode != old.mode {
-				break
-			}
-			same++
-		}
-	}
-	if same == len(kept) {
-		return true
-	}
-	for i := range kept {
-		if n := kept[i].node; n.idle() { // made just now
-			s.listIdle(n)
-		}
-	}
-	s.evict()
-	return false
-}
-
-// keeps tells whether the claim routed last uses the node of st as well.
-func (s *Set[T]) keeps(st *step[T]) bool { return st.node.stamp == s.stamp }
 
 // node returns the node of k. Those that are missing from the tree, of k and
 // of its ancestors, are made.

@@ -51,11 +51,17 @@ func (s *story) ends(name string, grants ...string) {
 	require.False(s.t, p.InSet())
 }
 
-func (s *story) shrinks(name string, requests []Request, grants ...string) {
+// shrinks takes keys out of a claim, and states which are granted then.
+func (s *story) shrinks(name string, keys []Key, grants ...string) {
 	s.t.Helper()
-	woken, ok := s.set.Shrink(s.places[name], NewClaim(requests...), nil)
-	require.True(s.t, ok)
-	s.grants(woken, grants)
+	s.grants(s.set.Shrink(s.places[name], keys, nil), grants)
+}
+
+func keys(texts ...string) (keys []Key) {
+	for _, text := range texts {
+		keys = append(keys, MustParse(text))
+	}
+	return keys
 }
 
 func (s *story) grants(woken []*Place[string], want []string) {
@@ -110,8 +116,8 @@ func TestSetMisuse(t *testing.T) {
 	for want, misuse := range map[string]func(){
 		"lockkeys: Set.Add of a place that is in use":         func() { s.Add(&holder, a) },
 		"lockkeys: Set.Remove of a place that is not in use":  func() { s.Remove(&stranger, nil) },
-		"lockkeys: Set.Shrink of a place that is not in use":  func() { s.Shrink(&stranger, a, nil) },
-		"lockkeys: Set.Shrink of a place that is not granted": func() { s.Shrink(&waiter, NewClaim(exclusively("b")), nil) },
+		"lockkeys: Set.Shrink of a place that is not in use":  func() { s.Shrink(&stranger, keys("a"), nil) },
+		"lockkeys: Set.Shrink of a place that is not granted": func() { s.Shrink(&waiter, keys("a"), nil) },
 	} {
 		require.PanicsWithValue(t, want, misuse)
 	}
@@ -259,9 +265,10 @@ func TestSetShrink(t *testing.T) {
 	s.granted("transfer", exclusively("a/1"), exclusively("b/1"))
 	s.waits("a", exclusively("a"))
 	s.waits("b", exclusively("b"))
-	s.shrinks("transfer", []Request{exclusively("b/1")}, "a")
+	s.shrinks("transfer", keys("a/1", "a/1", "c"), "a")
 	require.Equal(t, []string{"a: a", "b: b", "b/1: transfer"}, s.all())
-	s.shrinks("transfer", nil, "b")
+	s.shrinks("transfer", keys("b/1"), "b")
+	s.shrinks("transfer", keys("a/1"))
 	require.True(t, s.places["transfer"].InSet())
 	s.ends("transfer")
 	s.ends("a")
@@ -274,7 +281,7 @@ func TestSetShrinkKeepsOrder(t *testing.T) {
 	s := tell(t)
 	s.granted("first", sharing("a"), sharing("b"))
 	s.granted("second", sharing("b"))
-	s.shrinks("first", []Request{sharing("b")})
+	s.shrinks("first", keys("a"))
 	require.Equal(t, []string{"b (shared): first", "b (shared): second"}, s.all())
 	s.waits("writer", exclusively("b"))
 	s.ends("first")
@@ -283,33 +290,42 @@ func TestSetShrinkKeepsOrder(t *testing.T) {
 	s.empty()
 }
 
-// What Shrink cannot do it refuses, and leaves everything as it was.
-func TestSetShrinkRefused(t *testing.T) {
+// What a claim uses in a weaker way from now on lets others go, those that wait
+// for it now and those that come later.
+func TestSetShrinkMixed(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		has, new []Request
+		name string
+		has  []Request
+		drop []Key
+		lets []Request // from now on
+		not  []Request // still
 	}{
-		{"shared stays", []Request{sharing("a/1"), exclusively("a/2")}, []Request{sharing("a/1")}},
-		{"shared above stays", []Request{sharing("a"), exclusively("a/2")}, []Request{sharing("a")}},
-		{"exclusive below stays", []Request{sharing("a"), exclusively("a/2")}, []Request{exclusively("a/2")}},
-		{"shared elsewhere stays", []Request{sharing("b"), exclusively("a/2")}, []Request{sharing("b")}},
-		{"shared instead of exclusive", []Request{exclusively("a/2")}, []Request{sharing("a/2")}},
-		{"narrower", []Request{exclusively("a")}, []Request{exclusively("a/2/x")}},
-		{"wider", []Request{exclusively("a/2")}, []Request{exclusively("a")}},
-		{"one more", []Request{exclusively("a/2")}, []Request{exclusively("a/2"), exclusively("c/1")}},
+		{"shared stays", []Request{sharing("a/1"), exclusively("a/2")}, keys("a/2"), []Request{sharing("a"), exclusively("a/2")}, []Request{exclusively("a")}},
+		{"shared above stays", []Request{sharing("a"), exclusively("a/2")}, keys("a/2"), []Request{sharing("a"), sharing("a/2")}, []Request{exclusively("a/3")}},
+		{"exclusive below stays", []Request{sharing("a"), exclusively("a/2")}, keys("a"), []Request{exclusively("a/3")}, []Request{sharing("a")}},
+		{"shared elsewhere stays", []Request{sharing("b"), exclusively("a/2")}, keys("a/2"), []Request{exclusively("a")}, []Request{exclusively("b/1")}},
+		{"exclusive stays", []Request{sharing("a/1"), exclusively("a/2")}, keys("a/1"), []Request{exclusively("a/1/x")}, []Request{sharing("a/2")}},
+		{"nothing stays", []Request{sharing("a"), exclusively("a/2"), exclusively("b")}, keys("a/2", "b", "a"), []Request{exclusively("/")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := tell(t)
-			s.granted("p", tt.has...)
-			s.waits("a", exclusively("a"))
-			before := s.all()
-			woken, ok := s.set.Shrink(s.places["p"], NewClaim(tt.new...), nil)
-			require.False(t, ok)
-			require.Empty(t, woken)
-			require.Equal(t, before, s.all())
-			s.ends("p", "a")
-			s.ends("a")
-			s.empty()
+			for _, r := range tt.lets {
+				s := tell(t)
+				s.granted("p", tt.has...)
+				s.waits("let", r)
+				s.shrinks("p", tt.drop, "let")
+				s.ends("let")
+				s.granted("later", r)
+				s.ends("later")
+				if tt.not != nil {
+					s.waits("not", tt.not...)
+					s.ends("p", "not")
+					s.ends("not")
+				} else {
+					s.ends("p")
+				}
+				s.empty()
+				require.Zero(t, s.set.heavy)
+			}
 		})
 	}
 }
@@ -398,4 +414,32 @@ func TestSetAfterABurst(t *testing.T) {
 		s.Remove(&places[i], nil)
 	}
 	require.LessOrEqual(t, s.nodes.len(), maxIdleNodes+1)
+}
+
+// To give back the keys of a claim one by one goes once through them all.
+func TestSetShrinkOneByOne(t *testing.T) {
+	const n = 50_000
+	var s Set[int]
+	var p Place[int]
+	var c Claim
+	var all []Key
+	for i := range n {
+		all = append(all, Must("client", fmt.Sprint(i%10), fmt.Sprint(i)))
+		if i%3 == 0 {
+			c.Shared(all[i])
+		} else {
+			c.Exclusive(all[i])
+		}
+	}
+	require.True(t, s.Add(&p, &c))
+	s.looked = 0
+	for i := range all {
+		s.Shrink(&p, all[i:i+1], nil)
+		require.True(t, c.Drop(all[i]))
+	}
+	require.LessOrEqual(t, s.looked, 5*n+100)
+	require.Empty(t, c.Requests())
+	require.Zero(t, s.used)
+	s.Remove(&p, nil)
+	require.Zero(t, s.heavy)
 }

@@ -62,14 +62,6 @@ func (st *step[T]) unlist() {
 	}
 }
 
-// replace puts st where old is in its list.
-func (old *step[T]) replace(st *step[T]) {
-	if old.link.next != nil {
-		st.link = link[T]{old.link.prev, old.link.next, st}
-		st.link.prev.next, st.link.next.prev = &st.link, &st.link
-	}
-}
-
 // take moves all steps of another list to the end of this one.
 func (l *steps[T]) take(other *steps[T]) {
 	first, last := other.ring.next, other.ring.prev

@@ -20,10 +20,51 @@ func (s *Set[T]) Replace(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	if p.seq == 0 {
 		panic("lockkeys: Set.Replace of a place that is not in use")
 	}
-	had := len(woken)
-	s.woken = woken
 	p.holds = false // and nor do those woken now: p may go before them
-	s.leave(p)
+	return s.move(p, c, woken)
+}
+
+// Retake is Replace for a place that is granted and goes on holding: c is in
+// front of all that wait. The caller vouches that no other that holds conflicts
+// with c, as for a part of what p has, or for what was kept for it elsewhere.
+// Retake panics if p stands in no set or waits, or if that is not so.
+func (s *Set[T]) Retake(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
+	if p.seq == 0 || p.blocked > 0 {
+		panic("lockkeys: Set.Retake of a place that is not granted")
+	}
+	woken = s.move(p, c, woken)
+	if p.blocked > 0 {
+		panic("lockkeys: Set.Retake of what another holds")
+	}
+	return woken
+}
+
+// AddAt is Add with a place in the order of arrival that the caller gives: the
+// claim goes behind all that hold, and among those that wait before those of a
+// greater order, whatever they waited for until now. A set has all its claims
+// by AddAt then, and no two that wait with the same order. Where order is
+// greater than that of any before, the cost is that of Add, else that of
+// Replace. AddAt panics if p stands in a set already, or if order is 0.
+func (s *Set[T]) AddAt(p *Place[T], c *Claim, order uint64) (granted bool) {
+	if p.seq != 0 || order == 0 {
+		panic("lockkeys: Set.AddAt of a place that is in use, or without an order")
+	}
+	if order > s.added {
+		s.added = order - 1
+		return s.Add(p, c)
+	}
+	if s.root == nil {
+		s.init()
+	}
+	s.count++
+	p.seq = order
+	s.put(p, c)
+	s.evict()
+	return p.holds
+}
+
+// put gives p, which has no steps, those of c.
+func (s *Set[T]) put(p *Place[T], c *Claim) {
 	s.makeHeavy(c)
 	if p.steps = s.route(p, p.steps[:0], c); len(p.steps) > 0 {
 		s.heavy++
@@ -32,6 +73,15 @@ func (s *Set[T]) Replace(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 		s.insert(&p.steps[i])
 	}
 	p.settle()
+}
+
+// move gives p the claim c in place of its own, and appends to woken who else is
+// granted by that.
+func (s *Set[T]) move(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
+	had := len(woken)
+	s.woken = woken
+	s.leave(p)
+	s.put(p, c)
 	woken, s.woken = s.woken, nil
 	kept := woken[:had]
 	for _, q := range woken[had:] {
@@ -65,7 +115,7 @@ func hold[T any](granted []*Place[T]) {
 }
 
 // before tells whether what p claims goes before what q is about to claim.
-func (p *Place[T]) before(q *Place[T]) bool { return p.holds || p.seq < q.seq }
+func (p *Place[T]) before(q *Place[T]) bool { return p.holds || !q.holds && p.seq < q.seq }
 
 // insert puts st into the queue of its node where its place belongs. Steps of
 // claims that go behind it, and do not get along with it, wait from now on if
@@ -99,13 +149,18 @@ func (s *Set[T]) insert(st *step[T]) {
 }
 
 // inFront returns the last run in the lane that has an incompatible step which
-// goes before st, or nil.
+// goes before st, or nil. It looks for it from both ends: who widens mostly
+// belongs near the head, and who comes back in order at the tail.
 func (s *Set[T]) inFront(st *step[T]) *run[T] {
 	n := st.node
-	r := n.head
+	r, last := n.head, n.tail
 	for r != nil && (r.granted || r.steps.first().place.before(st.place)) {
 		s.looked++
 		r = r.next
+		if last == nil || !last.joins(st.mode) && !s.goesBehind(last, st) {
+			return last
+		}
+		last = last.prev
 	}
 	if r == nil {
 		r = n.tail

@@ -322,6 +322,14 @@ func TestSetAgainstAllPairs(t *testing.T) {
 				func() { m.claims = slices.Delete(m.claims, i, i+1) })
 			free = append(free, c.place)
 		}
+		// place puts c where it belongs by its arrival.
+		place := func(c *modelClaim) {
+			at := 0
+			for at < len(m.claims) && (m.claims[at].holds || m.claims[at].id < c.id) {
+				at++
+			}
+			m.claims = slices.Insert(m.claims, at, c)
+		}
 		replace := func(c *modelClaim, claim *Claim) {
 			change(
 				func() []*Place[int] {
@@ -336,14 +344,60 @@ func TestSetAgainstAllPairs(t *testing.T) {
 					c.claim, c.holds = claim, false
 					i := slices.Index(m.claims, c)
 					m.claims = slices.Delete(m.claims, i, i+1)
-					at := 0
-					for at < len(m.claims) && (m.claims[at].holds || m.claims[at].id < c.id) {
-						at++
-					}
-					m.claims = slices.Insert(m.claims, at, c)
+					place(c)
 				})
 		}
+		var away []*modelClaim // withdrawn, to return to their places
 		t.Repeat(map[string]func(*rapid.T){
+			"go away": func(t *rapid.T) {
+				if len(m.claims) > 0 {
+					i := rapid.IntRange(0, len(m.claims)-1).Draw(t, "who")
+					away = append(away, &modelClaim{id: m.claims[i].id, claim: m.claims[i].claim, place: &Place[int]{Owner: m.claims[i].id}})
+					remove(i)
+				}
+			},
+			"return": func(t *rapid.T) {
+				if len(away) > 0 {
+					i := rapid.IntRange(0, len(away)-1).Draw(t, "who")
+					c := away[i]
+					away = slices.Delete(away, i, i+1)
+					change(
+						func() (woken []*Place[int]) {
+							if s.AddAt(c.place, c.claim, uint64(c.id)) {
+								woken = append(woken, c.place)
+							}
+							return woken
+						},
+						func() { place(c) })
+				}
+			},
+			"who conflicts": func(t *rapid.T) {
+				claim := genClaim(t, key)
+				var want, got []int
+				for _, c := range m.claims {
+					if c.claim.Conflicts(claim) {
+						want = append(want, c.id)
+					}
+				}
+				for _, p := range s.Conflicting(claim, nil) {
+					got = append(got, p.Owner)
+				}
+				slices.Sort(want)
+				slices.Sort(got)
+				require.Equal(t, want, slices.Compact(got))
+			},
+			"retake": func(t *rapid.T) {
+				for i, c := range m.claims {
+					claim := genClaim(t, key)
+					if !m.granted(i) || slices.ContainsFunc(m.claims, func(o *modelClaim) bool {
+						return o != c && o.holds && o.claim.Conflicts(claim)
+					}) {
+						continue
+					}
+					change(func() []*Place[int] { return s.Retake(c.place, claim, nil) }, func() { c.claim = claim })
+					return
+				}
+			},
 			"":    func(t *rapid.T) { m.check(t, &s) },
 			"add": func(t *rapid.T) { add(genClaim(t, key)) },
 			"add an equal one": func(t *rapid.T) {

@@ -92,7 +92,7 @@ func (b *berka) compareDistricts() {
 		sums[district] = sums[district].Add(balance)
 		slack[district] = slack[district].Add(b.rounding[account].Abs())
 	}
-	m := &book.Message{Op: book.Post, ID: "month"}
+	m := &book.Message{Op: book.Post, Note: "month"}
 	for district, sum := range sums {
 		m.Expect = []book.Expectation{{
 			Account: book.Account(district), Balance: book.Amount{Decimal: sum}, Commodity: crowns,

@@ -69,7 +69,7 @@ func TestExitCodes(t *testing.T) {
 		want  string // in the summary
 	}{
 		"all well":           {fine, exitGood, "✓ expectations: 1 held"},
-		"nothing":            {"", exitGood, "0 read"},
+		"nothing":            {"", exitBad, "✗ the input is empty"},
 		"expected rejection": {`{"op":"withdraw","account":"x","amount":"1","reject":true}`, exitGood, "✓ rejected: 1 as expected, 0 otherwise"},
 		"rejection":          {`{"op":"withdraw","account":"x","amount":"1"}`, exitBad, "✗ rejected: 0 as expected, 1 otherwise"},
 		"missing rejection":  {`{"op":"open","account":"x","reject":true}`, exitBad, "✗ rejected: 0 as expected, 1 otherwise"},
@@ -107,7 +107,7 @@ func TestRejects(t *testing.T) {
 	assert.Contains(t, kept, `{"line":2,"verdict":"malformed","reason":"not JSON: `)
 	assert.Contains(t, kept, `"raw":"{\"op\":\"open\",\"account\":\"a\",}"`)
 	assert.Contains(t, kept, `"message":{"op":"withdraw","account":"a","amount":"5","commodity":"<EUR>"}`)
-	assert.Contains(t, kept, `{"line":4,"verdict":"rejected as expected"`)
+	assert.Contains(t, kept, `{"line":4,"event":"input/1/3","verdict":"rejected as expected"`)
 }
 
 // Without -rejects what should not have happened is still kept, and what was

@@ -20,7 +20,7 @@ import (
 func (o *options) consume(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
 	var listener net.Listener
 	if o.listen != "" {
-		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.listen); err != nil {
+		if listener, err = o.openListener(ctx, stderr); err != nil {
 			return false, err
 		}
 		defer listener.Close() // an error says that the server has closed it
@@ -79,12 +79,12 @@ func (o *options) endpoint(stderr io.Writer) rabbitmq.Endpoint {
 	}
 }
 
-// identity is the input that messages over HTTP are numbered for, which is new
-// each time, or one for all that comes from the queue, with numbers.
-func (t *tenure) identity() identity {
+// input is what messages over HTTP are numbered for, which is new each time, or
+// one for all that comes from the queue, with numbers.
+func (t *tenure) input() *input {
 	name := "the queue " + t.options.queue
 	if t.listener == nil {
-		return identity{name: name, recipe: name}
+		return &input{identity: identity{name: name, identity: name}}
 	}
-	return identity{name: fmt.Sprintf("%s, and HTTP at %s", name, t.listener.Addr())}
+	return &input{identity: identity{name: fmt.Sprintf("%s, and HTTP at %s", name, t.listener.Addr())}}
 }

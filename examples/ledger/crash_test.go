@@ -213,6 +213,13 @@ func (b *crashBook) verify(t *testing.T) {
 	defer func() { require.NoError(t, kept.Close()) }()
 
 	entries := journalOf(t, b.db)
+	refused := map[string][]book.Reason{}
+	for input := range int64(2) {
+		require.NoError(t, kept.Refusals(ctx, input, func(r store.Refusal) error {
+			refused[r.Event] = append(refused[r.Event], r.Reason)
+			return nil
+		}))
+	}
 	tables := store.NewTables()
 	streams := numbering.NewBounded(b.streams, b.most)
 	last := map[lockkeys.Key]uint64{}
@@ -232,9 +239,9 @@ func (b *crashBook) verify(t *testing.T) {
 		tx := book.Begin(ctx, tables)
 		if _, err := book.Apply(tx, m); err != nil {
 			require.Empty(t, entries[event], "%s must be rejected: %v", event, err)
-			job, err := kept.Numbers().Job(ctx, event)
-			require.NoError(t, err)
-			require.Equal(t, ordering.GivenUp, job.Status)
+			refusal, _ := book.Refused(err)
+			require.Equal(t, []book.Reason{refusal.Reason}, refused[event], event)
+			delete(refused, event)
 			continue
 		}
 		tables.Apply(tx.Changes())
@@ -243,6 +250,7 @@ func (b *crashBook) verify(t *testing.T) {
 		order.Add(audit.Interval{ID: id, Begin: 2 * at, End: 2*at + 1}, claim.Requests())
 		delete(entries, event)
 	}
+	require.Empty(t, refused, "something else was rejected")
 	require.Empty(t, entries, "the journal has what was never sent")
 	require.Zero(t, order.Violations, order.First)
 	require.Greater(t, order.Pairs, uint64(len(b.messages)))

@@ -93,14 +93,14 @@ func related(t *testing.T, ms []*book.Message) (at, next int) {
 type careless struct {
 	*store.Memory
 	event   string
-	instead func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error
+	instead func(s *store.Memory, ctx context.Context, job ordering.Job, r store.Result) error
 }
 
-func (s careless) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
+func (s careless) Commit(ctx context.Context, job ordering.Job, r store.Result) error {
 	if job.Event.Name() == s.event {
-		return s.instead(s.Memory, ctx, job, c)
+		return s.instead(s.Memory, ctx, job, r)
 	}
-	return s.Memory.Commit(ctx, job, c)
+	return s.Memory.Commit(ctx, job, r)
 }
 
 // A store that loses, doubles or forgets part of what it was given is caught
@@ -111,23 +111,23 @@ func TestCarelessStoreIsSeen(t *testing.T) {
 	for i := range ms {
 		ms[i].Expect = nil
 	}
-	for name, instead := range map[string]func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error{
-		"forgets a message": func(*store.Memory, context.Context, ordering.Job, *book.Changes) error { return nil },
-		"forgets its money": func(s *store.Memory, ctx context.Context, job ordering.Job, _ *book.Changes) error {
-			return s.Commit(ctx, job, &book.Changes{})
+	for name, instead := range map[string]func(s *store.Memory, ctx context.Context, job ordering.Job, r store.Result) error{
+		"forgets a message": func(*store.Memory, context.Context, ordering.Job, store.Result) error { return nil },
+		"forgets its money": func(s *store.Memory, ctx context.Context, job ordering.Job, _ store.Result) error {
+			return s.Commit(ctx, job, store.Result{Changes: &book.Changes{}})
 		},
-		"applies it twice": func(s *store.Memory, ctx context.Context, job ordering.Job, c *book.Changes) error {
-			for h, amount := range c.Balances {
-				c.Balances[h] = amount.Add(amount)
+		"applies it twice": func(s *store.Memory, ctx context.Context, job ordering.Job, r store.Result) error {
+			for h, amount := range r.Changes.Balances {
+				r.Changes.Balances[h] = amount.Add(amount)
 			}
-			return s.Commit(ctx, job, c)
+			return s.Commit(ctx, job, r)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			seen := audit.New(nil, 0)
 			s, err := service.Start(ctx, service.Config{
-				Store: careless{store.NewMemory(), fmt.Sprintf("input/1/%d", at+1), instead}, Input: 1,
+				Store: careless{store.NewMemory(), fmt.Sprintf("input/1/%d", at+1), instead}, Input: first,
 				Workers: 8, Policy: dispatcher.LookAhead(4096), Audit: seen,
 			})
 			require.NoError(t, err)
@@ -142,6 +142,9 @@ func TestCarelessStoreIsSeen(t *testing.T) {
 	}
 }
 
+// first is the input of a new store.
+func first() int64 { return 1 }
+
 var errDiskFull = errors.New("disk full")
 
 // failing is a store whose disk is full after some messages.
@@ -150,11 +153,11 @@ type failing struct {
 	after *atomic.Int64
 }
 
-func (s failing) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
+func (s failing) Commit(ctx context.Context, job ordering.Job, r store.Result) error {
 	if s.after.Add(-1) < 0 {
 		return errDiskFull
 	}
-	return s.Memory.Commit(ctx, job, c)
+	return s.Memory.Commit(ctx, job, r)
 }
 
 // When the store fails, and goes on failing, nothing more is tried, and the
@@ -166,7 +169,7 @@ func TestStoreFailureStopsTheRun(t *testing.T) {
 		seen := audit.New(nil, 0)
 		var after atomic.Int64
 		after.Store(50)
-		s, err := service.Start(ctx, service.Config{Store: failing{store.NewMemory(), &after}, Input: 1, Workers: 4, Audit: seen})
+		s, err := service.Start(ctx, service.Config{Store: failing{store.NewMemory(), &after}, Input: first, Workers: 4, Audit: seen})
 		require.NoError(t, err)
 		var refused error
 		for i, m := range ms {

@@ -105,14 +105,13 @@ func setups() (list []setup) {
 // the caller to look at.
 func replayAll(t *testing.T, how setup, ms []*book.Message) *report.Summary {
 	t.Helper()
-	o := &options{db: how.db, workers: how.workers, policy: how.policy}
+	o := &options{db: how.db, workers: how.workers, policy: how.policy, rejects: filepath.Join(t.TempDir(), "rejects.ndjson")}
 	ctx := context.Background()
-	s, err := o.begin(ctx, io.Discard, identity{}, nil)
+	source := messages(ms)
+	s, err := o.begin(ctx, io.Discard, &input{source: &source}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.close()) }()
-	s.rejects.path = filepath.Join(t.TempDir(), "rejects.ndjson")
 	summary := &report.Summary{}
-	source := messages(ms)
 	summary.Failure = s.readAll(ctx, &source, summary)
 	_, err = s.conclude(ctx, io.Discard, summary)
 	require.NoError(t, err)

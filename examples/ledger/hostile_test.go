@@ -132,7 +132,7 @@ func runHostile(t *testing.T, s store.Store, channel hostile.Channel, ms []*book
 	require.NoError(t, err)
 	seen := audit.New(nil, 0)
 	run, err := service.Start(ctx, service.Config{
-		Store: s, Input: 1, Workers: 8, Audit: seen, GapTimeout: 5 * time.Millisecond, Replayer: replayer,
+		Store: s, Input: first, Workers: 8, Audit: seen, GapTimeout: 5 * time.Millisecond, Replayer: replayer,
 	})
 	require.NoError(t, err)
 

@@ -5,76 +5,96 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
+	"github.com/interlock-go/interlock/examples/ledger/internal/intake"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 )
 
-// identity is what tells an input from others, so that one that was begun can
-// be gone on with: a regular file by its bytes, made-up messages by what they
-// are made from. What cannot be read again has neither, and is new each time.
+// identity tells an input from others; see [intake.Source]. What cannot be read
+// again, and has no identity, is new each time.
 type identity struct {
-	name   string // for people
-	file   string // path
-	recipe string
+	name     string // for people
+	identity string // "" if the first message is to tell
+	again    bool   // it can be read again
+	path     string // of a file
 }
 
-// inputs is where inputs are kept.
-type inputs interface {
-	Inputs(ctx context.Context) ([]store.Input, error)
-	SaveInput(ctx context.Context, in store.Input) (store.Input, error)
+// named gives an input the identity that the caller of the program has chosen.
+func (id identity) named(as string) identity {
+	if as != "" {
+		id.identity, id.again, id.path = "named "+as, true, ""
+	}
+	return id
 }
 
-// find returns the store's entry of the input, a new one if there is none. A
-// file is the one that was begun if it begins with the same bytes; what was
-// added to it since is new.
-func (id identity) find(ctx context.Context, s inputs) (store.Input, error) {
-	in := store.Input{Name: id.name, Digest: id.recipe}
+// follow returns the source that knows what was read of the input before.
+func (in *input) follow(ctx context.Context, inputs store.Inputs) *intake.Source {
+	c := intake.Config{Inputs: inputs, Source: in.source, Name: in.identity.name, Identity: in.identity.identity}
+	if path := in.identity.path; path != "" {
+		c.Legacy = func(known []store.Input) (int64, error) { return findFile(path, known) }
+	}
+	return intake.New(ctx, c)
+}
+
+// save returns the store's entry of what messages are taken from without an end:
+// a new one, unless it has an identity.
+func (id identity) save(ctx context.Context, s store.Store) (store.Input, error) {
 	known, err := s.Inputs(ctx)
 	if err != nil {
-		return in, err
+		return store.Input{}, err
 	}
-	switch {
-	case id.file != "":
-		in.ID, in.Size, in.Digest, err = findFile(id.file, known)
-	case id.recipe != "":
-		i := slices.IndexFunc(known, func(k store.Input) bool { return k.Size == 0 && k.Digest == id.recipe })
-		if i >= 0 {
-			return known[i], nil
-		}
+	i := slices.IndexFunc(known, func(k store.Input) bool { return k.Identity == id.identity })
+	if id.identity != "" && i >= 0 {
+		return known[i], nil
 	}
-	if err != nil {
-		return in, err
-	}
-	return s.SaveInput(ctx, in)
+	return s.SaveInput(ctx, store.Input{Name: id.name, Identity: id.identity})
 }
 
-// findFile reads a file once and returns its size and digest, and the ID of
-// the longest known input that it begins with, or 0.
-func findFile(path string, known []store.Input) (id, size int64, digest string, err error) {
+// bytesForm is how inputs were known once: by their size and the SHA-256 of all
+// that they had when they were last begun.
+const bytesForm = "bytes:%d:%64s"
+
+// findFile reads a file once and returns the ID of the longest input known by its
+// bytes that it begins with, or 0.
+func findFile(path string, known []store.Input) (id int64, err error) {
+	type beginning struct {
+		id, size int64
+		digest   string
+	}
+	var list []beginning
+	for _, k := range known {
+		b := beginning{id: k.ID}
+		if n, _ := fmt.Sscanf(k.Identity, bytesForm, &b.size, &b.digest); n == 2 {
+			list = append(list, b)
+		}
+	}
+	if len(list) == 0 {
+		return 0, nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, 0, "", err
+		return 0, err
 	}
 	defer f.Close()
-	hash := sha256.New()
-	sum := func() string { return hex.EncodeToString(hash.Sum(nil)) }
-	slices.SortStableFunc(known, func(a, b store.Input) int { return cmp.Compare(a.Size, b.Size) })
-	for _, k := range known {
-		n, err := io.CopyN(hash, f, k.Size-size)
+	hash, size := sha256.New(), int64(0)
+	slices.SortStableFunc(list, func(a, b beginning) int { return cmp.Compare(a.size, b.size) })
+	for _, b := range list {
+		n, err := io.CopyN(hash, f, b.size-size)
 		size += n
 		if err == io.EOF {
 			break // longer than the file
 		}
 		if err != nil {
-			return 0, 0, "", err
+			return 0, err
 		}
-		if k.Size > 0 && k.Digest == sum() {
-			id = k.ID
+		if strings.EqualFold(b.digest, hex.EncodeToString(hash.Sum(nil))) {
+			id = b.id
 		}
 	}
-	n, err := io.Copy(hash, f)
-	return id, size + n, sum(), err
+	return id, nil
 }

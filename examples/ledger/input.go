@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,11 +28,11 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 	switch o.in {
 	case "":
 		name := fmt.Sprintf("%s made-up messages, seed %d", humanize.Comma(int64(o.messages)), o.seed)
-		return &input{identity{name: name, recipe: name}, madeup.New(o.messages, o.seed),
+		return &input{identity{name: name, identity: name, again: true}.named(o.as), madeup.New(o.messages, o.seed),
 			newProgress(output, int64(o.messages), countMessages), nothing}, nil
 	case "-":
 		source, err := feed.Open(stdin, o.format)
-		return &input{identity{name: "standard input"}, source, newProgress(output, -1, countMessages), nothing}, err
+		return &input{identity{name: "standard input"}.named(o.as), source, newProgress(output, -1, countMessages), nothing}, err
 	}
 	file, err := os.Open(o.in)
 	if err != nil {
@@ -39,13 +40,16 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, file.Close())
 	}
 	id := identity{name: o.in}
 	if info.Mode().IsRegular() {
-		id.file = o.in
+		id.again, id.path = true, o.in
 	}
 	progress := newProgress(output, info.Size(), countBytes)
 	source, err := feed.Open(bufio.NewReader(progress.reader(file)), o.format)
-	return &input{id, source, progress, file.Close}, err
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &input{id.named(o.as), source, progress, file.Close}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,12 +20,14 @@ import (
 // options is the command line.
 type options struct {
 	in       string
+	as       string
 	format   feed.Format
 	messages int
 	seed     uint64
 	generate string
 	schema   bool
 	listen   string
+	token    string
 	amqp     string
 	queue    string
 	produce  bool
@@ -58,7 +62,7 @@ const (
 // or by the error.
 func parseOptions(args []string, output io.Writer) (*options, error) {
 	o := &options{started: time.Now()}
-	var policy, format string
+	var policy, format, token string
 	var window int
 	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
 	f.SetOutput(output)
@@ -67,12 +71,14 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.in, "in", "", "`file` of messages, - for standard input (default: made-up messages)")
+	f.StringVar(&o.as, "as", "", "`name` of the input, by which it is known when it is run again (default: its first message tells, and standard input is new each time)")
 	f.StringVar(&format, "format", "", "form of the input, ndjson or hledger-csv (default: by the ending of its name)")
 	f.IntVar(&o.messages, "messages", 100_000, "number of made-up messages")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of made-up messages: the same seed makes the same messages")
 	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
 	f.BoolVar(&o.schema, "schema", false, "write the JSON Schema of a message to standard output")
-	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input")
+	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input. Without a host it is 127.0.0.1")
+	f.StringVar(&token, "token", "", "`file` with the bearer token that requests to -listen must have (default: none, anybody who reaches the address may send)")
 	f.StringVar(&o.amqp, "amqp", "", "take messages from a queue of the RabbitMQ broker at this `URL`, such as amqp://user:secret@localhost:5672/, and with -listen over HTTP too. Needs -db")
 	f.StringVar(&o.queue, "queue", "ledger", "`name` of that queue, which is made if it is not there; what is no message goes to the queue of that name with .dead behind it")
 	f.BoolVar(&o.produce, "produce", false, "do not run the messages but send them to the queue of -amqp, each once at least, in order and numbered. What was sent is kept in the SQLite database of -db: cut off, it goes on when it is started again on the same input and database")
@@ -98,8 +104,29 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	if o.amqp == "" && isSet(f, "queue") {
 		return nil, errors.New("-queue needs -amqp: say where the queue is")
 	}
+	if err := o.readToken(token); err != nil {
+		return nil, err
+	}
 	o.format = feed.Format(format)
 	return o, o.check(policy, window)
+}
+
+// readToken reads the file of -token.
+func (o *options) readToken(path string) error {
+	if path == "" {
+		return nil
+	}
+	if o.listen == "" {
+		return errors.New("-token needs -listen: it is for requests over HTTP")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("-token: %w", err)
+	}
+	if o.token = strings.TrimSpace(string(text)); o.token == "" {
+		return fmt.Errorf("-token: the file %s is empty: put a long random text into it", path)
+	}
+	return nil
 }
 
 // isSet tells whether a flag is on the command line.

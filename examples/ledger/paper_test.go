@@ -52,14 +52,14 @@ func TestPaperExample(t *testing.T) {
 
 func runPaper(t *testing.T, policy dispatcher.Policy) []audit.Record {
 	t.Helper()
-	input, err := os.Open(filepath.Join("testdata", "paper.ndjson"))
+	file, err := os.Open(filepath.Join("testdata", "paper.ndjson"))
 	require.NoError(t, err)
-	defer input.Close()
+	defer file.Close()
 	o := &options{db: "memory", workers: 4, policy: policy, latency: 50 * time.Millisecond}
-	s, err := o.begin(context.Background(), io.Discard, identity{}, nil)
+	s, err := o.begin(context.Background(), io.Discard, &input{}, nil)
 	require.NoError(t, err)
 	summary := &report.Summary{}
-	require.NoError(t, s.readAll(context.Background(), feed.NewNDJSON(input), summary))
+	require.NoError(t, s.readAll(context.Background(), feed.NewNDJSON(file), summary))
 	require.NoError(t, s.close())
 	require.Equal(t, 10, summary.Read)
 	require.Zero(t, s.audit.Order.Violations)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,22 +18,25 @@ import (
 )
 
 // rejects keeps what was not applied in a file, one JSON object a line, and
-// reports on stderr what should not have happened. The file is made when there
-// is something to keep.
+// reports on stderr what should not have happened. Lines that are in the file
+// already stay, and are not written again: a run that goes on after another one
+// adds what that one could not write.
 type rejects struct {
 	stderr io.Writer
-	add    bool // to the file, if it is there
 
 	mu       sync.Mutex
-	path     string // "" for a temporary file
-	file     *os.File
+	path     string   // "" for a temporary file, made when there is something to keep
+	file     *os.File // at its end
+	kept     map[[sha256.Size]byte]struct{}
 	reported int
+	lines    int // that are this run's, in the file from before or not
 	err      error
 }
 
 // reject is a line of the file.
 type reject struct {
 	Line    int           `json:"line,omitempty"`
+	Event   string        `json:"event,omitempty"`
 	Verdict string        `json:"verdict"`
 	Reason  string        `json:"reason"`
 	Message *book.Message `json:"message,omitempty"`
@@ -49,8 +54,43 @@ func (r reject) place() string {
 // maxReported bounds what is reported on stderr.
 const maxReported = 10
 
-func newRejects(path string, add bool, stderr io.Writer) *rejects {
-	return &rejects{path: path, add: add, stderr: stderr}
+// newRejects opens the file, if it has a path. The last line of it is cut off if
+// the program was killed while it wrote it.
+func newRejects(path string, stderr io.Writer) (*rejects, error) {
+	r := &rejects{path: path, stderr: stderr, kept: map[[sha256.Size]byte]struct{}{}}
+	if path == "" {
+		return r, nil
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // a device or a pipe
+		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+		return r, err
+	}
+	if r.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
+		return nil, err
+	}
+	if err := r.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("rejects: %w", err), r.file.Close())
+	}
+	return r, nil
+}
+
+// load reads what the file has.
+func (r *rejects) load() error {
+	text, whole := bufio.NewReader(r.file), int64(0)
+	for {
+		line, err := text.ReadBytes('\n')
+		switch {
+		case err == io.EOF && len(line) == 0:
+			return nil
+		case err == io.EOF:
+			return r.file.Truncate(whole)
+		case err != nil:
+			return err
+		}
+		whole += int64(len(line))
+		r.kept[sha256.Sum256(line)] = struct{}{}
+	}
 }
 
 func (r *rejects) malformed(m *feed.Malformed) {
@@ -65,7 +105,13 @@ func (r *rejects) rejected(record audit.Record, verdict audit.Verdict) {
 	if record.Err != nil {
 		reason = audit.Cause(record.Err).Error()
 	}
-	r.keep(reject{Line: record.Line, Verdict: verdict.String(), Reason: reason, Message: record.Message}, !verdict.Good())
+	r.keep(reject{Line: record.Line, Event: record.Event, Verdict: verdict.String(), Reason: reason, Message: record.Message}, !verdict.Good())
+}
+
+// again keeps a message that an earlier run has rejected.
+func (r *rejects) again(record audit.Record) {
+	r.keep(reject{Line: record.Line, Event: record.Event, Verdict: audit.Judge(record).String(),
+		Reason: audit.Cause(record.Err).Error(), Message: record.Message}, false)
 }
 
 func (r *rejects) refused(line int, m *book.Message, err error) {
@@ -81,24 +127,23 @@ func (r *rejects) keep(what reject, report bool) {
 	if r.err != nil {
 		return
 	}
+	var line strings.Builder
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if r.err = encoder.Encode(what); r.err != nil {
+		return
+	}
+	r.lines++
+	sum := sha256.Sum256([]byte(line.String()))
+	if _, ok := r.kept[sum]; ok && r.path != "" {
+		return
+	}
 	if r.file == nil {
-		if r.file, r.err = r.create(); r.err != nil {
+		if r.file, r.err = os.CreateTemp("", "ledger-rejects-*.ndjson"); r.err != nil {
 			return
 		}
 	}
-	encoder := json.NewEncoder(r.file)
-	encoder.SetEscapeHTML(false)
-	r.err = encoder.Encode(what)
-}
-
-func (r *rejects) create() (*os.File, error) {
-	switch {
-	case r.path == "":
-		return os.CreateTemp("", "ledger-rejects-*.ndjson")
-	case r.add:
-		return os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
-	}
-	return os.Create(r.path)
+	_, r.err = io.WriteString(r.file, line.String()) // in one piece, so that several programs can add to a file
 }
 
 func (r *rejects) report(what reject) {
@@ -108,7 +153,8 @@ func (r *rejects) report(what reject) {
 	}
 }
 
-// finish closes the file and returns its path, or "" if there is none.
+// finish closes the file and returns its path, or "" if nothing of this run is in
+// it.
 func (r *rejects) finish() (path string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,6 +164,25 @@ func (r *rejects) finish() (path string, err error) {
 	if r.file == nil {
 		return "", r.err
 	}
-	path = r.file.Name()
-	return path, errors.Join(r.err, r.file.Close())
+	if r.lines > 0 {
+		path = r.file.Name()
+	}
+	err = errors.Join(r.err, r.file.Close())
+	r.file = nil
+	if err != nil {
+		err = fmt.Errorf("rejects: %w", err)
+	}
+	return path, err
+}
+
+// close closes the file of a run that has not come to its end.
+func (r *rejects) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
 }

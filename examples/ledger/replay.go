@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/intake"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/service"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
@@ -23,7 +24,7 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return false, err
 	}
 	defer in.close()
-	s, err := o.begin(ctx, stderr, in.identity, in.progress.ended)
+	s, err := o.begin(ctx, stderr, in, in.progress.ended)
 	if err != nil {
 		return false, err
 	}
@@ -34,6 +35,10 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, stdout, stderr io
 	summary.Failure = s.readAll(ctx, in.source, summary)
 	in.progress.finish()
 	summary.Elapsed = time.Since(start)
+	summary.Empty = summary.Failure == nil && summary.Read+summary.Malformed == 0 && o.in != ""
+	if followed, ok := in.source.(*intake.Source); ok && followed.Short() {
+		fmt.Fprintln(stderr, "the input ends before what was read of it once: it is the beginning of that, or was cut; nothing is applied twice")
+	}
 	return s.conclude(ctx, stdout, summary)
 }
 

@@ -29,10 +29,11 @@ func (o *options) send(ctx context.Context, stdout, stderr io.Writer) (good bool
 		return false, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if _, err := in.identity.find(ctx, p); err != nil {
+	in.source = in.follow(ctx, p)
+	rejects, err := newRejects(o.rejects, stderr)
+	if err != nil {
 		return false, err
 	}
-	rejects := newRejects(o.rejects, false, stderr)
 	sent, malformed, err := o.sendAll(ctx, in, p, rejects)
 	in.progress.finish()
 	kept, rejected := rejects.finish()

@@ -15,18 +15,18 @@ import (
 
 // serve takes messages over HTTP until ctx ends, and writes the summary.
 func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
+	listener, err := o.openListener(ctx, stderr)
 	if err != nil {
 		return false, err
 	}
-	id := identity{name: "HTTP at " + listener.Addr().String()}
-	s, err := o.begin(ctx, stderr, id, nil)
+	in := &input{identity: identity{name: "HTTP at " + listener.Addr().String()}}
+	s, err := o.begin(ctx, stderr, in, nil)
 	if err != nil {
 		return false, errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	summary := &report.Summary{Input: id.name, Served: true}
+	summary := &report.Summary{Input: in.identity.name, Served: true}
 	start := time.Now()
 	served := s.serveUntil(ctx, listener, stderr)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -38,12 +38,33 @@ func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good boo
 	return s.conclude(ctx, stdout, summary)
 }
 
-// serveUntil serves until ctx ends, and then until the requests under way are
-// answered.
+// openListener listens where -listen says, on the loopback interface if that
+// names no host.
+func (o *options) openListener(ctx context.Context, stderr io.Writer) (net.Listener, error) {
+	address := o.listen
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil && o.token == "" && !isLoopback(listener) {
+		fmt.Fprintf(stderr, "warning: whoever reaches %s can send messages: there is no authentication without -token\n", listener.Addr())
+	}
+	return listener, err
+}
+
+func isLoopback(listener net.Listener) bool {
+	address, ok := listener.Addr().(*net.TCPAddr)
+	return ok && address.IP.IsLoopback()
+}
+
+// serveUntil serves until ctx ends or the service has stopped after a failure,
+// and then until the requests under way are answered.
 func (s *session) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
 	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
 	server := &http.Server{
-		Handler:           web.Handler(s.service, messageSchema),
+		Handler: web.Handler(s.service, web.Config{
+			Schema: messageSchema, Token: s.options.token, Local: s.options.token == "" && isLoopback(listener),
+		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      time.Minute,
@@ -52,10 +73,15 @@ func (s *session) serveUntil(ctx context.Context, listener net.Listener, stderr 
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
+	for serving := true; serving; {
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			serving = false
+		case <-time.After(100 * time.Millisecond):
+			serving = !s.service.Stopped()
+		}
 	}
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/service"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // session is one run of the service, from opening the store to the summary.
@@ -27,24 +28,34 @@ type session struct {
 	audit     *audit.Audit
 	service   *service.Service
 	rejects   *rejects
+	files     outputs
+	earlier   earlier
 }
 
 // timelineMessages is how many messages the picture shows.
 const timelineMessages = 300
 
-// begin opens the store and starts the service for an input. onEnd is called
-// for each message that has ended.
-func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEnd func()) (_ *session, err error) {
-	s := &session{options: o, rejects: newRejects(o.rejects, o.amqp != "", stderr)}
+// begin opens the store and starts the service. For an input to be read, in has
+// its source, which from then on knows what was read of it before. onEnd is
+// called for each message that has ended. What cannot be written at the end is
+// told now, before anything is done.
+func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd func()) (_ *session, err error) {
+	s := &session{options: o}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if s.rejects, err = newRejects(o.rejects, stderr); err != nil {
+		return nil, err
+	}
+	if s.files, err = o.outputs(); err != nil {
+		return nil, err
+	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
-	in, err := id.find(ctx, s.store)
+	id, err := s.identify(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +66,37 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, id identity, onEn
 	if s.last, err = s.store.Last(ctx); err != nil {
 		return nil, err
 	}
+	s.earlier.session, s.earlier.input = s, id
 	s.audit = audit.New(opening, max(timelineMessages, o.compare))
 	s.audit.OnProblem = s.rejects.rejected
-	s.service, err = service.Start(ctx, service.Config{
-		Store: s.store, Input: in.ID, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
+	cfg := service.Config{
+		Store: s.store, Input: id, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
 		Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
 		OnFirst: func(before int) { s.goesOn(stderr, before) },
 		Logger:  o.serviceLogger(stderr),
-	})
+	}
+	if in.source != nil {
+		cfg.OnBefore = s.earlier.before
+	} else if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	s.service, err = service.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// identify returns what tells the input's messages from those of others. A store
+// that ends with the program has nothing to compare an input with.
+func (s *session) identify(ctx context.Context, in *input) (id func() int64, err error) {
+	if in.source != nil && in.identity.again && s.options.db != "" && s.options.db != store.InMemory {
+		followed := in.follow(ctx, s.store)
+		in.source = followed
+		return followed.ID, nil
+	}
+	entry, err := in.identity.save(ctx, s.store)
+	return func() int64 { return entry.ID }, err
 }
 
 // serviceLogger tells of what cannot go on while the service runs, if it takes
@@ -76,6 +106,32 @@ func (o *options) serviceLogger(stderr io.Writer) *slog.Logger {
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// catchUp adds to the rejects file what an earlier run has refused and could not
+// write any more. Messages that come without an end are not read again, so that
+// nothing else tells of them.
+func (s *session) catchUp(ctx context.Context) error {
+	if s.options.rejects == "" {
+		return nil
+	}
+	inputs, err := s.store.Inputs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, in := range append(inputs, store.Input{}) {
+		err := s.store.Refusals(ctx, in.ID, func(r store.Refusal) error {
+			m, err := book.Decode(r.Message)
+			if err == nil {
+				s.rejects.again(audit.Record{Event: r.Event, Line: r.Line, Message: m, Err: &r.Rejection})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // goesOn says, with the first message that was not done before, how many were.
@@ -119,70 +175,64 @@ func (s *session) totals(ctx context.Context) ([]book.Money, error) {
 }
 
 // conclude completes the summary, writes it and the other files, and tells
-// whether all is well. It is called when the service has finished.
+// whether all is well. It is called when the service has finished. Nothing that
+// goes wrong here costs what else there is to say.
 func (s *session) conclude(ctx context.Context, stdout io.Writer, summary *report.Summary) (good bool, err error) {
 	ctx = context.WithoutCancel(ctx) // an interrupted run is reported too
 	summary.Audit, summary.Workers, summary.Policy = s.audit, s.options.workers, s.options.policy.String()
-	summary.Latency = s.options.latency
-	summary.Store, summary.Stats = s.store.Name(), s.store.Stats()
-	totals, err := s.totals(ctx)
-	if err != nil {
-		return false, err
-	}
-	if !summary.Shared {
-		s.audit.Money.Close(totals)
-	}
-	if summary.Journaled, err = s.store.Journal(ctx, s.last); err != nil {
-		return false, err
-	}
+	summary.Latency, summary.Restart = s.options.latency, s.restart
 	counts := s.service.Counts()
 	if s.options.amqp != "" { // what ran and was not accepted here is from the queue
 		summary.Read, counts.Revived = summary.Read+counts.Revived, 0
 	}
 	summary.Before, summary.Held, summary.Refused, summary.Revived = counts.Before, counts.Held, counts.Refused, counts.Revived
-	summary.Restart = s.restart
-	if summary.Balances, err = report.Balances(ctx, s.store); err != nil {
-		return false, err
-	}
+	unread := s.read(ctx, summary)
+	summary.Earlier, err = s.earlier.outcomes()
+	summary.Failure = errors.Join(summary.Failure, unread, err)
 	if summary.Failure != nil || summary.Served {
 		summary.SpeedUp.Missing = "that needs an input that was run to its end"
 	} else if summary.SpeedUp, err = s.compare(ctx); err != nil {
-		return false, err
+		summary.SpeedUp.Missing = err.Error()
 	}
-	if summary.Rejects, err = s.rejects.finish(); err != nil {
-		return false, err
+	failed := make([]error, 3)
+	summary.Rejects, failed[0] = s.rejects.finish()
+	failed[1] = summary.Write(stdout)
+	if unread == nil {
+		failed[2] = s.files.write(s, summary)
 	}
-	return summary.Good(), errors.Join(summary.Write(stdout), s.writeFiles(summary))
+	return summary.Good(), errors.Join(failed...)
 }
 
-func (s *session) writeFiles(summary *report.Summary) error {
-	var errs []error
-	if s.options.out != "" {
-		errs = append(errs, writeFile(s.options.out, func(w io.Writer) error {
-			return report.WriteBalances(w, summary.Balances)
-		}))
-	}
-	if s.options.timeline != "" {
-		early := s.audit.Early[:min(len(s.audit.Early), timelineMessages)]
-		title := fmt.Sprintf("Who ran when: %s, up to %d at once", summary.Policy, summary.Workers)
-		errs = append(errs, writeFile(s.options.timeline, func(w io.Writer) error {
-			return report.NewTimeline(early, s.audit.Outcomes.Total()).WriteSVG(w, title)
-		}))
-	}
-	return errors.Join(errs...)
-}
-
-func writeFile(name string, write func(w io.Writer) error) error {
-	f, err := os.Create(name)
+// read completes the summary with what the store says.
+func (s *session) read(ctx context.Context, summary *report.Summary) error {
+	summary.Store, summary.Stats = s.store.Name(), s.store.Stats()
+	totals, err := s.totals(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(f), f.Close())
+	if summary.Journaled, err = s.store.Journal(ctx, s.last); err != nil {
+		return err
+	}
+	if summary.Balances, err = report.Balances(ctx, s.store); err != nil {
+		return err
+	}
+	switch err := s.store.Holds(ctx); { // when all was read that is to be this run's
+	case errors.Is(err, ordering.ErrFenced):
+		summary.TakenOver = true
+		return nil
+	case err != nil:
+		return err
+	}
+	s.audit.Money.Close(totals)
+	return nil
 }
 
 // close closes the store and removes what is temporary.
 func (s *session) close() error {
 	var errs []error
+	if s.rejects != nil {
+		errs = append(errs, s.rejects.close())
+	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

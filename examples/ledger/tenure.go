@@ -102,7 +102,7 @@ func (t *tenure) run(ctx context.Context) (good, another bool, err error) {
 func (t *tenure) summary(s *session, waiting []ordering.Parking, failure error) *report.Summary {
 	counts := s.service.Counts()
 	return &report.Summary{
-		Input: t.identity().name, Served: true, Shared: t.options.standsBy(),
+		Input: t.input().identity.name, Served: true,
 		Read: counts.Accepted, Elapsed: time.Since(t.mu.began), Waiting: waiting, Failure: failure,
 	}
 }
@@ -138,7 +138,7 @@ func (t *tenure) open(ctx context.Context) (s *session, err error) {
 		return nil, context.Canceled
 	case t.mu.session == nil:
 		t.mu.began = time.Now()
-		t.mu.session, err = t.options.begin(ctx, t.stderr, t.identity(), nil)
+		t.mu.session, err = t.options.begin(ctx, t.stderr, t.input(), nil)
 	}
 	return t.mu.session, err
 }

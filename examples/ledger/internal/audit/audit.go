@@ -16,6 +16,7 @@ import (
 // Record is what is known of one message once it has ended.
 type Record struct {
 	ID        uint64 // its place in the order in which it was handed to the workers, from 1
+	Event     string // the name of its event
 	Line      int    // where it stands in the input; 0 if it has no line
 	Message   *book.Message
 	Positions []ordering.Position // its numbers
@@ -117,7 +118,7 @@ func (a *Audit) process(r Record) {
 	if r.Err == nil {
 		a.Money.applied(r)
 	}
-	verdict := a.Outcomes.add(r)
+	verdict := a.Outcomes.Add(r)
 	if a.OnProblem != nil && verdict != Applied {
 		a.OnProblem(r, verdict)
 	}

@@ -114,7 +114,7 @@ func TestOutcomes(t *testing.T) {
 	assert.Equal(t, []string{
 		"failed: disk full",
 		"not rejected: it should have been rejected, and was applied",
-		"expectation not met: expectation not met: a has 0, expected 0",
+		"expectation not met: a has 0, expected 0",
 		"no cover: a has 0",
 		"no cover: a has 0",
 	}, reasons)

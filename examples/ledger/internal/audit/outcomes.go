@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -77,8 +76,9 @@ func (o *Outcomes) Reasons() []Why {
 	})
 }
 
-func (o *Outcomes) add(r Record) Verdict {
-	v := judge(r)
+// Add takes a message that has ended.
+func (o *Outcomes) Add(r Record) Verdict {
+	v := Judge(r)
 	o.Count[v]++
 	if r.Err == nil {
 		o.Held += len(r.Message.Expect)
@@ -89,23 +89,24 @@ func (o *Outcomes) add(r Record) Verdict {
 	return v
 }
 
-func judge(r Record) Verdict {
+// Judge tells what to think of the end of a message.
+func Judge(r Record) Verdict {
 	if r.Err == nil {
 		if r.Message.Reject {
 			return NotRejected
 		}
 		return Applied
 	}
-	if _, ok := errors.AsType[*book.Rejection](r.Err); ok {
-		if r.Message.Reject {
-			return RejectedAsExpected
-		}
-		return Rejected
-	}
-	if _, ok := errors.AsType[*book.UnmetError](r.Err); ok {
+	rejection, ok := book.Refused(r.Err)
+	switch {
+	case !ok:
+		return Broken
+	case rejection.Reason == book.Unmet:
 		return Unmet
+	case r.Message.Reject:
+		return RejectedAsExpected
 	}
-	return Broken
+	return Rejected
 }
 
 // explain files the message under its reason.
@@ -114,7 +115,7 @@ func (o *Outcomes) explain(r Record, v Verdict) {
 	if r.Err != nil {
 		example = Cause(r.Err).Error()
 	}
-	if rejection, ok := errors.AsType[*book.Rejection](r.Err); ok {
+	if rejection, ok := book.Refused(r.Err); ok {
 		reason, example = string(rejection.Reason), rejection.Detail
 	}
 	id := fmt.Sprint(v, reason)
@@ -131,11 +132,8 @@ func (o *Outcomes) explain(r Record, v Verdict) {
 
 // Cause returns the innermost reason that says something about the message.
 func Cause(err error) error {
-	if rejection, ok := errors.AsType[*book.Rejection](err); ok {
+	if rejection, ok := book.Refused(err); ok {
 		return rejection
-	}
-	if unmet, ok := errors.AsType[*book.UnmetError](err); ok {
-		return unmet
 	}
 	return err
 }

@@ -211,13 +211,15 @@ const (
 	NotEmpty      Reason = "client not empty"
 	NoCover       Reason = "no cover"
 	NoCredit      Reason = "no credit"
+	Unmet         Reason = "expectation not met"
+	IDTaken       Reason = "id is taken" // by a message that says something else
 )
 
 // Rejection says that the book does not allow what a message asks for. The
 // message has had no effect.
 type Rejection struct {
-	Reason Reason
-	Detail string
+	Reason Reason `json:"reason"`
+	Detail string `json:"detail"`
 }
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
@@ -233,7 +235,9 @@ type UnmetError struct {
 	Found Amount
 }
 
-func (e *UnmetError) Error() string {
+func (e *UnmetError) Error() string { return string(Unmet) + ": " + e.detail() }
+
+func (e *UnmetError) detail() string {
 	scope := ""
 	if e.Scope == Subtree {
 		scope = " with all below it"
@@ -242,16 +246,18 @@ func (e *UnmetError) Error() string {
 	if !e.Tolerance.IsZero() {
 		within = fmt.Sprintf(" (within %s)", e.Tolerance)
 	}
-	return fmt.Sprintf("expectation not met: %s%s has %s, expected %s%s", e.Account, scope,
+	return fmt.Sprintf("%s%s has %s, expected %s%s", e.Account, scope,
 		Money{e.Found, e.Commodity}, Money{e.Balance, e.Commodity}, within)
 }
 
-// Refused tells whether err says that the message is at fault, rather than the
-// machinery: a [*Rejection] or an [*UnmetError].
-func Refused(err error) bool {
-	if _, ok := errors.AsType[*Rejection](err); ok {
-		return true
+// Refused returns the reason if err says that the message is at fault, rather
+// than the machinery: a [*Rejection], also for an [*UnmetError].
+func Refused(err error) (r *Rejection, ok bool) {
+	if r, ok = errors.AsType[*Rejection](err); ok {
+		return r, true
 	}
-	_, ok := errors.AsType[*UnmetError](err)
-	return ok
+	if unmet, ok := errors.AsType[*UnmetError](err); ok {
+		return &Rejection{Unmet, unmet.detail()}, true
+	}
+	return nil, false
 }

@@ -94,7 +94,9 @@ func TestApply(t *testing.T) {
 					continue
 				}
 				require.EqualError(t, err, s.answer, s.message)
-				require.True(t, book.Refused(err))
+				refusal, ok := book.Refused(err)
+				require.True(t, ok)
+				require.EqualError(t, refusal, s.answer)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package book
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,9 +29,19 @@ type Message struct {
 	Reject bool `json:"reject,omitempty"`
 	// Sequence says where the message belongs among others, whenever it comes.
 	Sequence Sequence `json:"sequence,omitempty"`
-	// ID and Note are for people.
-	ID   string `json:"id,omitempty"`
+	// ID, if it is there, is the message's alone: what comes with the same ID is
+	// a copy of it, which gets the same answer, or is rejected.
+	ID string `json:"id,omitempty"`
+	// Note is for people.
 	Note string `json:"note,omitempty"`
+}
+
+// Payload is the JSON form of the message without its numbers, which travel
+// beside it: the same bytes by whichever way it comes.
+func (m *Message) Payload() ([]byte, error) {
+	plain := *m
+	plain.Sequence = nil
+	return json.Marshal(&plain)
 }
 
 // Posting adds an amount, which may be negative, to an account.

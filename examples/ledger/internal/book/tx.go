@@ -51,6 +51,9 @@ type Tx struct {
 	ctx     context.Context
 	store   Reader
 	changes Changes
+	// sums are totals that were asked for since the last change: a message may
+	// expect many things of the whole book, which is read once for them all.
+	sums map[Account]map[Commodity]decimal.Decimal
 }
 
 // Begin starts the work of a message.
@@ -100,6 +103,7 @@ func (tx *Tx) add(p Posting) error {
 		return err
 	}
 	tx.changes.Balances[p.holding()] = had.Add(p.Amount.Decimal)
+	tx.sums = nil
 	return nil
 }
 
@@ -131,6 +135,16 @@ func (tx *Tx) balances(subtree Account) ([]Posting, error) {
 }
 
 func (tx *Tx) totals(subtree Account) (map[Commodity]decimal.Decimal, error) {
+	if totals, ok := tx.sums[subtree]; ok {
+		return totals, nil
+	}
 	balances, err := tx.balances(subtree)
-	return sum(balances), err
+	if err != nil {
+		return nil, err
+	}
+	if tx.sums == nil {
+		tx.sums = map[Account]map[Commodity]decimal.Decimal{}
+	}
+	tx.sums[subtree] = sum(balances)
+	return tx.sums[subtree], nil
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
-	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -49,9 +48,13 @@ const table = `CREATE TABLE IF NOT EXISTS produced (
 	id       INTEGER PRIMARY KEY CHECK (id = 1),
 	streams  TEXT NOT NULL,
 	name     TEXT NOT NULL DEFAULT '',
-	size     INTEGER NOT NULL DEFAULT 0,
-	digest   TEXT,
+	size     INTEGER NOT NULL DEFAULT 0, -- of what older programs knew the input by
+	digest   TEXT,                       -- likewise; of younger ones, its identity
 	messages INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS produced_digests (
+	block   INTEGER PRIMARY KEY,
+	digests BLOB NOT NULL
 )`
 
 // Open opens the database at path and makes it if it is not there. What could
@@ -123,33 +126,6 @@ func (p *Producer) Streams() lockkeys.Key { return p.streams }
 
 // Kept is how many messages of the input were in the database at the beginning.
 func (p *Producer) Kept() int { return p.kept }
-
-// Inputs returns the input that the database is for, if there is one.
-func (p *Producer) Inputs(ctx context.Context) ([]store.Input, error) {
-	in := store.Input{ID: 1}
-	var digest sql.NullString
-	err := p.db.QueryRowContext(ctx, `SELECT name, size, digest FROM produced`).Scan(&in.Name, &in.Size, &digest)
-	if err != nil || !digest.Valid {
-		return nil, err
-	}
-	in.Digest = digest.String
-	return []store.Input{in}, nil
-}
-
-// SaveInput makes the database that of an input, or says that the input has
-// grown.
-func (p *Producer) SaveInput(ctx context.Context, in store.Input) (store.Input, error) {
-	known, err := p.Inputs(ctx)
-	if err != nil {
-		return in, err
-	}
-	if len(known) > 0 && in.ID == 0 {
-		return in, fmt.Errorf("the database is that of another input, %s: give this one a database of its own", known[0].Name)
-	}
-	in.ID = 1
-	_, err = p.db.ExecContext(ctx, `UPDATE produced SET name = $1, size = $2, digest = $3`, in.Name, in.Size, in.Digest)
-	return in, err
-}
 
 // ErrNumbered is returned by [Producer.Add] for a message that has numbers.
 var ErrNumbered = errors.New("\"sequence\" is given: a producer numbers the messages itself, leave it out")

@@ -28,11 +28,16 @@ type Summary struct {
 	// Served says that the run was that of a service, which rejects what must
 	// be rejected, so that a rejection is no fault of the run.
 	Served bool
-	// Shared says that other programs may have worked on the database when
-	// this run had begun or ended, so that what is there is not all of it.
-	Shared bool
+	// TakenOver says that another program has the database by now, so that what
+	// is there is not this run's.
+	TakenOver bool
+	// Empty says that the input had nothing in it, not even something malformed.
+	Empty bool
 
-	Audit   *audit.Audit
+	Audit *audit.Audit
+	// Earlier is what became of messages that were done before, if that is worth
+	// telling again. Default: nothing.
+	Earlier *audit.Outcomes
 	Elapsed time.Duration
 	Workers int
 	Policy  string
@@ -73,9 +78,11 @@ type Check struct {
 // Checks tells what was checked, and whether it holds.
 func (s *Summary) Checks() []Check {
 	o, order, money := &s.Audit.Outcomes, &s.Audit.Order, s.Audit.Money
+	earlier := s.earlier()
+	unmet := o.Count[audit.Unmet] + earlier.Count[audit.Unmet]
 	ended, applied := o.Total(), o.Count[audit.Applied]+o.Count[audit.NotRejected]
 	checks := []Check{{
-		OK: s.complete(ended) && s.Audit.Missing() == 0 && (s.Journaled == applied || s.Shared),
+		OK: s.complete(ended) && s.Audit.Missing() == 0 && (s.Journaled == applied || s.TakenOver),
 		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s%s ended, %s applied, %s in the journal",
 			count(s.Read), s.before(), count(ended), count(applied), count(s.Journaled)),
 	}, {
@@ -88,10 +95,10 @@ func (s *Summary) Checks() []Check {
 		Text: fmt.Sprintf("numbers: %s, each by rising numbers", plural(s.Audit.Numbers.Streams(), "stream", "streams")),
 		More: s.Audit.Numbers.First,
 	}, {
-		OK:   o.Count[audit.Unmet] == 0,
-		Text: fmt.Sprintf("expectations: %s held; not met in %s", count(o.Held), plural(o.Count[audit.Unmet], "message", "messages")),
+		OK:   unmet == 0,
+		Text: fmt.Sprintf("expectations: %s held; not met in %s", count(o.Held), plural(unmet, "message", "messages")),
 	}}
-	if !s.Shared {
+	if !s.TakenOver {
 		checks = slices.Insert(checks, 3, Check{
 			OK:   len(money.Problems) == 0,
 			Text: fmt.Sprintf("money conserved in %s, at %s and at the end", plural(money.Commodities(), "commodity", "commodities"), plural(money.Closings, "end of day", "ends of day")),
@@ -108,19 +115,30 @@ func (s *Summary) Checks() []Check {
 		})
 	}
 	if !s.Served {
-		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected]
+		expected := o.Count[audit.RejectedAsExpected] + earlier.Count[audit.RejectedAsExpected]
+		unexpected := o.Count[audit.Rejected] + o.Count[audit.NotRejected] + earlier.Count[audit.Rejected]
 		checks = append(checks, Check{
 			OK:   unexpected == 0,
-			Text: fmt.Sprintf("rejected: %s as expected, %s otherwise", count(o.Count[audit.RejectedAsExpected]), count(unexpected)),
+			Text: fmt.Sprintf("rejected: %s as expected, %s otherwise", count(expected), count(unexpected)),
 		}, Check{
 			OK:   s.Malformed == 0,
 			Text: fmt.Sprintf("malformed: %s of the input", plural(s.Malformed, "part", "parts")),
 		})
 	}
+	if s.Empty {
+		checks = append(checks, Check{Text: "the input is empty: if it should not be, it was cut, or not written yet"})
+	}
 	if s.Failure != nil {
 		checks = append(checks, Check{Text: "run to its end", More: []string{s.Failure.Error()}})
 	}
 	return checks
+}
+
+func (s *Summary) earlier() *audit.Outcomes {
+	if s.Earlier == nil {
+		return &audit.Outcomes{}
+	}
+	return s.Earlier
 }
 
 // complete tells whether all that was read, and nothing else, has ended in one
@@ -160,7 +178,8 @@ func (s *Summary) Write(w io.Writer) error {
 	p := &page{w: w}
 	s.writeRun(p)
 	s.writeContention(p)
-	s.writeReasons(p)
+	s.writeReasons(p, "not applied", &s.Audit.Outcomes)
+	s.writeReasons(p, "not applied in an earlier run", s.earlier())
 	s.writeBalances(p)
 	p.heading("checks")
 	for _, c := range s.Checks() {
@@ -223,12 +242,12 @@ func (s *Summary) writeContention(p *page) {
 	}
 }
 
-func (s *Summary) writeReasons(p *page) {
-	reasons := s.Audit.Outcomes.Reasons()
+func (s *Summary) writeReasons(p *page, heading string, outcomes *audit.Outcomes) {
+	reasons := outcomes.Reasons()
 	if len(reasons) == 0 {
 		return
 	}
-	p.heading("not applied")
+	p.heading(heading)
 	for _, why := range reasons {
 		expected := ""
 		if why.Verdict == audit.RejectedAsExpected {

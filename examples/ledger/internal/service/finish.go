@@ -20,6 +20,9 @@ func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err e
 	waiting, parked := s.sequencer.Parked(ctx)
 	err = s.sequencer.Shutdown(ctx)
 	s.end.closing.Wait()
+	if s.Stopped() {
+		s.cfg.Audit.Leave() // those that had begun and ended are all there will be
+	}
 	if n := s.unfinished.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("messages that were accepted and not run: %d", n))
 	}

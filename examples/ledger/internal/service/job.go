@@ -1,14 +1,21 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -20,6 +27,8 @@ type job struct {
 	revived bool // it was not offered here
 	claim   lockkeys.Claim
 	reply   book.Reply
+	refused error // why the book refused it
+	copied  bool  // it is a copy by its ID, and reply and refused are those of the first
 	run     audit.Run
 	outcome ordering.Outcome
 	done    chan struct{} // closed with the outcome, if someone waits for it
@@ -69,8 +78,20 @@ func (s *Service) keys(e *ordering.Event, claim *lockkeys.Claim) error {
 		s.jobs.add(e, j)
 	}
 	claim.Copy(&j.claim)
+	if j.message.ID == "" {
+		return nil
+	}
+	id, err := lockkeys.New(idKey, j.message.ID)
+	if err != nil {
+		return err
+	}
+	claim.Exclusive(id)
 	return nil
 }
+
+// idKey is the key above those of messages' IDs. It is no account, since those
+// have no colon within a level.
+const idKey = "id:"
 
 // handle does the work of one message: it reads, checks and writes, and knows
 // nothing of the others.
@@ -82,18 +103,89 @@ func (s *Service) handle(ctx context.Context, oj ordering.Job) (err error) {
 	if err := pause(ctx, s.cfg.Latency); err != nil {
 		return err
 	}
-	tx := book.Begin(ctx, s.cfg.Store)
-	if j.reply, err = book.Apply(tx, j.message); err != nil {
-		if book.Refused(err) {
-			return dispatcher.Permanent(err)
+	if err := s.do(ctx, oj, j); err != nil {
+		if errors.Is(err, ordering.ErrFenced) {
+			j.outcome.Result = ordering.Unfinished // of one that was not offered here, nobody else says so
 		}
 		return err
 	}
-	err = s.cfg.Store.Commit(ctx, oj, tx.Changes())
-	if errors.Is(err, ordering.ErrFenced) {
-		j.outcome.Result = ordering.Unfinished // of one that was not offered here, nobody else says so
+	return nil
+}
+
+// do applies a message and commits what came of it. That the book refuses it is
+// a result as well, which is kept with the numbers, and no failure.
+func (s *Service) do(ctx context.Context, oj ordering.Job, j *job) error {
+	e, m := oj.Event, j.message
+	var result store.Result
+	j.reply, j.refused, j.copied = book.Reply{}, nil, false // of an earlier attempt
+	if m.ID != "" {
+		first, err := s.cfg.Store.Known(ctx, m.ID)
+		if err != nil {
+			return err
+		}
+		digest := digestOf(e)
+		switch {
+		case first == nil:
+			result.Known = &store.Known{ID: m.ID, Digest: digest}
+		case first.Digest == digest:
+			j.reply, j.copied = first.Reply, true
+			if first.Rejection != nil {
+				j.refused = first.Rejection
+			}
+			return s.cfg.Store.Commit(ctx, oj, result)
+		default:
+			j.refused = &book.Rejection{Reason: book.IDTaken, Detail: fmt.Sprintf(
+				"%.80q is that of a message that says something else, or has other numbers: give this one an id of its own", m.ID)}
+		}
 	}
-	return err
+	if j.refused == nil {
+		tx := book.Begin(ctx, s.cfg.Store)
+		var err error
+		if j.reply, err = book.Apply(tx, m); err == nil {
+			result.Changes = tx.Changes()
+		} else if _, refused := book.Refused(err); refused {
+			j.refused = err
+		} else {
+			return err
+		}
+	}
+	if rejection, ok := book.Refused(j.refused); ok {
+		result.Refusal = &store.Refusal{Event: e.Name(), Input: inputOf(e), Line: j.line, Message: e.Payload, Rejection: *rejection}
+		if result.Known != nil {
+			result.Known.Rejection = rejection
+		}
+	} else if result.Known != nil {
+		result.Known.Reply = j.reply
+	}
+	return s.cfg.Store.Commit(ctx, oj, result)
+}
+
+// inputOf returns the input that a message was numbered for, 0 if its sender
+// numbered it.
+func inputOf(e *ordering.Event) (id int64) {
+	stream := e.Positions[0].Stream
+	if !book.OwnStreams.Contains(stream) {
+		return 0
+	}
+	level := 0
+	for segment := range stream.Segments() {
+		if level == 1 {
+			id, _ = strconv.ParseInt(segment, 10, 64) // as offerNumbered wrote it
+		}
+		level++
+	}
+	return id
+}
+
+// digestOf tells what a message says, its sender's numbers included.
+func digestOf(e *ordering.Event) string {
+	h := sha256.New()
+	h.Write(e.Payload)
+	if inputOf(e) == 0 {
+		numbers := slices.SortedFunc(slices.Values(e.Positions), func(p, q ordering.Position) int { return p.Stream.Compare(q.Stream) })
+		h.Write([]byte(ordering.FormatSequenceID(numbers)))
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -124,9 +216,15 @@ func (s *Service) observe(e dispatcher.Event[ordering.Job]) {
 		if j.revived {
 			s.revived.Add(1)
 		}
+		if j.copied && e.Err == nil {
+			s.before.Add(1)
+			s.cfg.Audit.Void(e.ID)
+			s.counted()
+			return
+		}
 		s.cfg.Audit.Finished(audit.Record{
-			ID: e.ID, Line: j.line, Message: j.message, Positions: e.Message.Event.Positions,
-			Reply: j.reply, Err: e.Err, Run: j.run,
+			ID: e.ID, Event: e.Message.Event.Name(), Line: j.line, Message: j.message, Positions: e.Message.Event.Positions,
+			Reply: j.reply, Err: cmp.Or(e.Err, j.refused), Run: j.run,
 		})
 		s.counted()
 	}

@@ -5,7 +5,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,8 +27,9 @@ import (
 type Config struct {
 	Store store.Store
 	// Input tells apart what messages come from: those without numbers of
-	// their own get some that are unique to it, the same ones each time.
-	Input   int64
+	// their own get some that are unique to it, the same ones each time. It is
+	// called once, when the first of them has come. Default: 0.
+	Input   func() int64
 	Workers int
 	Policy  dispatcher.Policy
 	// Latency is how long each handler waits before it begins, as if for an
@@ -43,6 +43,10 @@ type Config struct {
 	// OnRefused, if set, is told of messages whose numbers contradict those of
 	// others, so that they can never run.
 	OnRefused func(line int, m *book.Message, err error)
+	// OnBefore, if set, is told of messages that were done before, from several
+	// goroutines: the names of their events, and whether those have the numbers
+	// of their senders.
+	OnBefore func(event string, own bool, line int, m *book.Message)
 	// OnFirst, if set, is called when the first message has ended that was not
 	// done before, with the number of those that were.
 	OnFirst func(before int)
@@ -62,7 +66,6 @@ type Config struct {
 type Service struct {
 	cfg       Config
 	sequencer *ordering.Sequencer
-	streams   lockkeys.Key // below which messages are numbered here
 	clock     atomic.Uint64
 	jobs      jobs
 
@@ -74,7 +77,8 @@ type Service struct {
 	// turn is held to number a message and offer it.
 	turn struct {
 		sync.Mutex
-		numbering *numbering.Numbering
+		streams   lockkeys.Key         // below which messages are numbered
+		numbering *numbering.Numbering // nil before the first of them
 		numbered  uint64
 	}
 }
@@ -86,18 +90,20 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler) // the audit is told of all
 	}
-	streams, err := book.OwnStreams.Child(strconv.FormatInt(cfg.Input, 10))
-	if err != nil {
-		return nil, err
+	if cfg.Input == nil {
+		cfg.Input = func() int64 { return 0 }
 	}
-	s := &Service{cfg: cfg, streams: streams}
-	s.turn.numbering = numbering.New(streams)
+	s := &Service{cfg: cfg}
 	s.jobs.mu.of = map[*ordering.Event]*job{}
+	// When a message cannot be done, when the disk is full for example, nothing
+	// more is tried: those that build on it must not run without it. One that
+	// the book refuses is done.
+	var err error
 	s.sequencer, err = ordering.New(ctx, ordering.Config{
 		Store:      cfg.Store.Numbers(),
 		Keys:       s.keys,
 		Handler:    s.handle,
-		FailureFor: failure,
+		FailureFor: func(*ordering.Event, error) ordering.Policy { return ordering.Stop },
 		GapTimeout: cfg.GapTimeout,
 		Replayer:   cfg.Replayer,
 		Logger:     cfg.Logger,
@@ -113,17 +119,6 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// failure lets the others go on when a message is at fault: that is recorded,
-// and counts as done. When the machinery is at fault, when the disk is full for
-// example, nothing more is tried: the messages that build on this one must not
-// run without it.
-func failure(_ *ordering.Event, err error) ordering.Policy {
-	if book.Refused(err) {
-		return ordering.Skip
-	}
-	return ordering.Stop
 }
 
 // Submit hands over a message, which has been validated, and waits only while
@@ -142,7 +137,7 @@ func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
 	}
 	select {
 	case <-j.done:
-		return j.reply, outcomeError(j.outcome)
+		return j.reply, cmp.Or(j.refused, outcomeError(j.outcome))
 	case <-ctx.Done():
 		return book.Reply{}, context.Cause(ctx)
 	}
@@ -174,7 +169,7 @@ func outcomeError(o ordering.Outcome) error {
 
 // offer gives a message to the sequencer, with its own numbers or new ones.
 func (s *Service) offer(ctx context.Context, j *job) error {
-	payload, err := json.Marshal(j.message)
+	payload, err := j.message.Payload()
 	if err != nil {
 		return err
 	}
@@ -207,8 +202,15 @@ func (s *Service) offerNumbered(ctx context.Context, e *ordering.Event, j *job) 
 	if err := s.Err(); err != nil {
 		return err
 	}
+	if s.turn.numbering == nil {
+		streams, err := book.OwnStreams.Child(strconv.FormatInt(s.cfg.Input(), 10))
+		if err != nil {
+			return err
+		}
+		s.turn.streams, s.turn.numbering = streams, numbering.New(streams)
+	}
 	s.turn.numbered++
-	e.ID = fmt.Sprintf("%s/%d", s.streams, s.turn.numbered)
+	e.ID = fmt.Sprintf("%s/%d", s.turn.streams, s.turn.numbered)
 	e.Positions = s.turn.numbering.Next(j.claim.Requests())
 	err := s.sequencer.Offer(context.WithoutCancel(ctx), e, s.ended)
 	if err != nil {
@@ -239,6 +241,9 @@ func (s *Service) ended(e *ordering.Event, o ordering.Outcome) {
 		s.started.Do(s.first)
 	default:
 		s.before.Add(1)
+		if s.cfg.OnBefore != nil {
+			s.cfg.OnBefore(e.Name(), inputOf(e) == 0, j.line, j.message)
+		}
 	}
 	if !ran { // it never came to the handler, so no more will be heard of it
 		s.jobs.remove(e)

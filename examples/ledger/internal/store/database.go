@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
@@ -19,16 +18,21 @@ import (
 // Database is a store in an SQLite or a PostgreSQL database, in tables beside
 // those in which [sqlstore.Store] keeps the numbers of messages.
 //
-// Only one program may work on a database at a time. One that opens it takes
-// it over: the commits of the one before fail from then on.
+// Invariant: of all programs that have opened a database only the last one
+// commits, since the locks of several know nothing of each other. On SQLite the
+// session of [sqlstore.Store] sees to that, on PostgreSQL the table holder: a
+// program begins by changing the term in it, for which it waits until every
+// transaction has ended that has read it, and each commit reads it. So whoever
+// has begun sees all that was committed before, and nothing is after.
 type Database struct {
 	name     string
+	guard    string // what makes a row be inserted by the holder only
 	numbers  *sqlstore.Store
 	messages atomic.Int64 // committed
 
-	balance, subtree, all, exists, existsAny *sql.Stmt
-	writes                                   struct {
-		state, balance, journal, closing *sql.Stmt
+	balance, subtree, all, exists, existsAny, known *sql.Stmt
+	writes                                          struct {
+		state, balance, journal, closing, refusal, known *sql.Stmt
 	}
 
 	mu struct {
@@ -40,8 +44,12 @@ type Database struct {
 var (
 	//go:embed sqlite.sql
 	sqliteTables string
+	//go:embed sqlite-2.sql
+	sqliteTables2 string
 	//go:embed postgres.sql
 	postgresTables string
+	//go:embed postgres-2.sql
+	postgresTables2 string
 )
 
 // OpenSQLite opens the database at path and makes it if it is not there.
@@ -53,27 +61,34 @@ func OpenSQLite(ctx context.Context, path string) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	return open(ctx, numbers, "SQLite (WAL, synchronous=FULL)", sqliteTables)
+	return open(ctx, numbers, "SQLite (WAL, synchronous=FULL)", sqliteTables, sqliteTables2)
 }
 
 // OpenPostgres opens the database at a URL. Each message has a transaction of
-// its own there.
+// its own there. It waits, for a minute at most, until the transactions of the
+// program that has the database have ended.
 func OpenPostgres(ctx context.Context, url string) (Store, error) {
 	numbers, err := postgres.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, numbers, "PostgreSQL", postgresTables)
+	return open(ctx, numbers, onPostgres, postgresTables, postgresTables2)
 }
 
-func open(ctx context.Context, numbers *sqlstore.Store, name, tables string) (Store, error) {
+const onPostgres = "PostgreSQL"
+
+func open(ctx context.Context, numbers *sqlstore.Store, name string, steps ...string) (Store, error) {
 	d := &Database{name: name, numbers: numbers}
 	d.mu.states = map[int]*sql.Stmt{}
-	if err := numbers.Migrate(ctx, "ledger", []string{tables}); err != nil {
+	if err := numbers.Migrate(ctx, "ledger", steps); err != nil {
 		err = fmt.Errorf("the tables of the ledger cannot be made: if others have their names, give another database: %w", err)
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.prepare(ctx); err != nil {
+	err := d.takeOver(ctx)
+	if err == nil {
+		err = d.prepare(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -91,6 +106,7 @@ func (d *Database) prepare(ctx context.Context) error {
 		{&d.all, `SELECT account, commodity, amount FROM balances`},
 		{&d.exists, `SELECT EXISTS (SELECT 1 FROM accounts WHERE ` + below + `)`},
 		{&d.existsAny, `SELECT EXISTS (SELECT 1 FROM accounts)`},
+		{&d.known, `SELECT digest, answer FROM known WHERE id = $1`},
 	} {
 		statement, err := d.numbers.DB().PrepareContext(ctx, p.text)
 		if err != nil {
@@ -106,8 +122,11 @@ func (d *Database) prepare(ctx context.Context) error {
 			ON CONFLICT (account) DO UPDATE SET state = excluded.state`},
 		{&d.writes.balance, `INSERT INTO balances (account, commodity, amount) VALUES ($1, $2, $3)
 			ON CONFLICT (account, commodity) DO UPDATE SET amount = excluded.amount`},
-		{&d.writes.journal, `INSERT INTO journal (event, message) VALUES ($1, $2)`},
 		{&d.writes.closing, `INSERT INTO closings (event, commodity, total) VALUES ($1, $2, $3)`},
+		{&d.writes.known, `INSERT INTO known (id, digest, answer) VALUES ($1, $2, $3)`},
+		{&d.writes.journal, `INSERT INTO journal (event, message) SELECT CAST($1 AS text), CAST($2 AS text)` + d.guard},
+		{&d.writes.refusal, `INSERT INTO refusals (event, input, line, reason, detail, message)
+			SELECT CAST($1 AS text), CAST($2 AS bigint), CAST($3 AS bigint), CAST($4 AS text), CAST($5 AS text), CAST($6 AS text)` + d.guard},
 	} {
 		statement, err := d.numbers.Prepare(ctx, p.text)
 		if err != nil {
@@ -120,36 +139,6 @@ func (d *Database) prepare(ctx context.Context) error {
 
 // Numbers implements [Store].
 func (d *Database) Numbers() ordering.Store { return d.numbers }
-
-// Commit implements [Store]. A context that ends while the changes still wait
-// for their turn withdraws them.
-func (d *Database) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
-	err := d.numbers.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
-		event := job.Event.Name()
-		for account, state := range c.States {
-			if _, err := tx.StmtContext(ctx, d.writes.state).ExecContext(ctx, string(account), int64(state)); err != nil {
-				return err
-			}
-		}
-		for h, amount := range c.Balances {
-			text := book.Amount{Decimal: amount}.String()
-			if _, err := tx.StmtContext(ctx, d.writes.balance).ExecContext(ctx, string(h.Account), string(h.Commodity), text); err != nil {
-				return err
-			}
-		}
-		for _, m := range c.Closing {
-			if _, err := tx.StmtContext(ctx, d.writes.closing).ExecContext(ctx, event, string(m.Commodity), m.Amount.String()); err != nil {
-				return err
-			}
-		}
-		_, err := tx.StmtContext(ctx, d.writes.journal).ExecContext(ctx, event, string(job.Event.Payload))
-		return err
-	})
-	if err == nil {
-		d.messages.Add(1)
-	}
-	return err
-}
 
 // Stats implements [Store].
 func (d *Database) Stats() Stats {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -15,37 +14,78 @@ type Memory struct {
 	numbers *ordering.Memory
 	mu      struct {
 		sync.Mutex
-		inputs []Input
+		inputs  []Input
+		digests map[[2]int64][]byte // by input and block
+	}
+	// ended is guarded by the lock of the tables.
+	ended struct {
+		refusals []Refusal
+		known    map[string]*Known
 	}
 }
 
 // NewMemory returns an empty store.
-func NewMemory() *Memory { return &Memory{Tables: NewTables(), numbers: ordering.NewMemory()} }
+func NewMemory() *Memory {
+	s := &Memory{Tables: NewTables(), numbers: ordering.NewMemory()}
+	s.mu.digests = map[[2]int64][]byte{}
+	s.ended.known = map[string]*Known{}
+	return s
+}
 
 // Numbers implements [Store].
 func (s *Memory) Numbers() ordering.Store { return s.numbers }
 
 // Commit implements [Store]. The numbers are committed under the lock of the
 // tables, so nobody sees the one without the other.
-func (s *Memory) Commit(ctx context.Context, job ordering.Job, c *book.Changes) error {
+func (s *Memory) Commit(ctx context.Context, job ordering.Job, r Result) error {
 	s.Tables.mu.Lock()
 	defer s.Tables.mu.Unlock()
 	if err := s.numbers.Commit(ctx, job.Record()); err != nil {
 		return err
 	}
 	job.Committed()
-	s.applyLocked(c)
+	if r.Changes != nil {
+		s.applyLocked(r.Changes)
+	}
+	if r.Refusal != nil {
+		s.ended.refusals = append(s.ended.refusals, *r.Refusal)
+	}
+	if r.Known != nil {
+		s.ended.known[r.Known.ID] = r.Known
+	}
 	return nil
 }
 
-// Inputs implements [Store].
+// Known implements [Store].
+func (s *Memory) Known(_ context.Context, id string) (*Known, error) {
+	s.Tables.mu.RLock()
+	defer s.Tables.mu.RUnlock()
+	return s.ended.known[id], nil
+}
+
+// Refusals implements [Store].
+func (s *Memory) Refusals(_ context.Context, input int64, use func(Refusal) error) error {
+	s.Tables.mu.RLock()
+	all := slices.Clone(s.ended.refusals)
+	s.Tables.mu.RUnlock()
+	for _, r := range all {
+		if r.Input == input {
+			if err := use(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Inputs implements [Inputs].
 func (s *Memory) Inputs(context.Context) ([]Input, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mu.inputs), nil
 }
 
-// SaveInput implements [Store].
+// SaveInput implements [Inputs].
 func (s *Memory) SaveInput(_ context.Context, in Input) (Input, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,11 +97,29 @@ func (s *Memory) SaveInput(_ context.Context, in Input) (Input, error) {
 	return in, nil
 }
 
+// Digests implements [Inputs].
+func (s *Memory) Digests(_ context.Context, input, block int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.digests[[2]int64{input, block}], nil
+}
+
+// SaveDigests implements [Inputs].
+func (s *Memory) SaveDigests(_ context.Context, input, block int64, digests []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.digests[[2]int64{input, block}] = slices.Clone(digests)
+	return nil
+}
+
+// Holds implements [Store].
+func (s *Memory) Holds(context.Context) error { return nil }
+
 // Stats implements [Store]. Every message is a commit of its own.
 func (s *Memory) Stats() Stats {
 	s.Tables.mu.RLock()
 	defer s.Tables.mu.RUnlock()
-	n := s.Tables.mu.journal
+	n := s.Tables.mu.journal + int64(len(s.ended.refusals))
 	return Stats{Commits: n, Messages: n}
 }
 

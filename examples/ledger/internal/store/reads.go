@@ -137,33 +137,3 @@ func (d *Database) Accounts(ctx context.Context) ([]book.Account, error) {
 	slices.SortFunc(list, book.Account.Compare)
 	return list, rows.Err()
 }
-
-// Inputs implements [Store].
-func (d *Database) Inputs(ctx context.Context) ([]Input, error) {
-	rows, err := d.numbers.DB().QueryContext(ctx, `SELECT input, name, size, digest FROM inputs ORDER BY input`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var list []Input
-	for rows.Next() {
-		var in Input
-		if err := rows.Scan(&in.ID, &in.Name, &in.Size, &in.Digest); err != nil {
-			return nil, err
-		}
-		list = append(list, in)
-	}
-	return list, rows.Err()
-}
-
-// SaveInput implements [Store].
-func (d *Database) SaveInput(ctx context.Context, in Input) (Input, error) {
-	if in.ID != 0 {
-		_, err := d.numbers.DB().ExecContext(ctx, `UPDATE inputs SET name = $1, size = $2, digest = $3 WHERE input = $4`,
-			in.Name, in.Size, in.Digest, in.ID)
-		return in, err
-	}
-	err := d.numbers.DB().QueryRowContext(ctx, `INSERT INTO inputs (name, size, digest) VALUES ($1, $2, $3) RETURNING input`,
-		in.Name, in.Size, in.Digest).Scan(&in.ID)
-	return in, err
-}

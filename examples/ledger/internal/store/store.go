@@ -18,15 +18,20 @@ type Store interface {
 	book.Reader
 	// Numbers keeps which numbers of messages are done.
 	Numbers() ordering.Store
-	// Commit makes the changes of a message, its entry in the journal and its
-	// numbers lasting, all of them or none. When it returns nil they survive
-	// a crash, as far as the store can.
-	Commit(ctx context.Context, job ordering.Job, changes *book.Changes) error
-	// Inputs lists what messages were read from.
-	Inputs(ctx context.Context) ([]Input, error)
-	// SaveInput keeps an input, a new one if its ID is 0, and returns it with
-	// its ID.
-	SaveInput(ctx context.Context, in Input) (Input, error)
+	// Commit makes what came of a message and its numbers lasting, all of it or
+	// nothing. When it returns nil that survives a crash, as far as the store
+	// can. The error wraps [ordering.ErrFenced] once another program has opened
+	// the database.
+	Commit(ctx context.Context, job ordering.Job, r Result) error
+	// Known returns what came of the message with an ID, nil if there is none.
+	Known(ctx context.Context, id string) (*Known, error)
+	// Refusals calls use for the messages of an input that were refused, in the
+	// order in which they were; 0 is for those that their senders numbered.
+	Refusals(ctx context.Context, input int64, use func(Refusal) error) error
+	Inputs
+	// Holds returns nil while nobody else has opened the database, and then an
+	// error that wraps [ordering.ErrFenced].
+	Holds(ctx context.Context) error
 	// Last returns the number of the journal's last entry, 0 at first.
 	Last(ctx context.Context) (int64, error)
 	// Journal counts the messages in the journal from after an entry on.
@@ -42,18 +47,58 @@ type Store interface {
 	Close() error
 }
 
+// Inputs keeps what messages were read from, and what they were.
+type Inputs interface {
+	// Inputs lists what messages were read from.
+	Inputs(ctx context.Context) ([]Input, error)
+	// SaveInput keeps an input, a new one if its ID is 0, and returns it with
+	// its ID.
+	SaveInput(ctx context.Context, in Input) (Input, error)
+	// Digests returns a block of the digests of an input's messages, nil if
+	// there is none.
+	Digests(ctx context.Context, input, block int64) ([]byte, error)
+	// SaveDigests keeps a block of digests in the place of the one that was
+	// there.
+	SaveDigests(ctx context.Context, input, block int64, digests []byte) error
+}
+
 // Input is something that messages were read from.
 type Input struct {
-	ID     int64  // from 1
-	Name   string // for people
-	Size   int64  // bytes that it had when it was last begun; 0 if it cannot be read again
-	Digest string // of those bytes
+	ID       int64  // from 1
+	Name     string // for people
+	Identity string // by which it is found when it is read again; "" if it cannot be
+}
+
+// Result is what came of a message. The zero Result is that of a copy, of which
+// only the numbers are kept.
+type Result struct {
+	Changes *book.Changes // of one that was applied
+	Refusal *Refusal      // of one that was not
+	Known   *Known        // of one that has an ID
+}
+
+// Refusal is a message that the book has refused, for good.
+type Refusal struct {
+	Event   string // its name, by which its numbers are known
+	Input   int64  // that it was read from; 0 if its sender numbered it
+	Line    int    // where it stands there; 0 if it has no line
+	Message []byte // in its JSON form
+	book.Rejection
+}
+
+// Known is what is kept of a message with an ID, so that a copy of it gets the
+// same answer.
+type Known struct {
+	ID        string
+	Digest    string // of what the message says
+	Reply     book.Reply
+	Rejection *book.Rejection // if it was refused
 }
 
 // Stats counts the work of a store.
 type Stats struct {
 	Commits  int64 // transactions
-	Messages int64 // messages in them
+	Messages int64 // messages that were applied or refused in them
 }
 
 // InMemory is the name by which [Open] makes a store that ends with it.

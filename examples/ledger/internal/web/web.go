@@ -4,10 +4,14 @@ package web
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -39,17 +43,29 @@ const (
 	Rejected  = "rejected"    // the book does not allow it, or an expectation did not hold
 	Unknown   = "unknown"     // it may yet be applied
 	Refused   = "refused"     // not accepted: send it again later
-	Failed    = "failed"      // not applied
 )
 
-// maxBody bounds the bytes of a message.
-const maxBody = 1 << 20
+// maxBody bounds the bytes of a message, and with them how long one holds up
+// others: a fraction of a second.
+const maxBody = 256 << 10
 
 // patience is how long a request waits for its message to be applied.
 const patience = 30 * time.Second
 
-// Handler serves POST /messages, GET /schema and GET /health.
-func Handler(doer Doer, schema string) http.Handler {
+// Config says who may send messages.
+type Config struct {
+	Schema string // of a message
+	// Token, if set, is what requests must have as bearer token.
+	Token string
+	// Local says that requests come to an address of this machine that others
+	// cannot reach: they must then name it by a name of this machine, or a page of
+	// somebody else in a browser here could send some (DNS rebinding).
+	Local bool
+}
+
+// Handler serves POST /messages, GET /schema and GET /health. Requests that a
+// browser makes for a page of another origin are refused.
+func Handler(doer Doer, c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, r *http.Request) {
 		code, answer := take(doer, w, r)
@@ -57,7 +73,7 @@ func Handler(doer Doer, schema string) http.Handler {
 	})
 	mux.HandleFunc("GET /schema", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/schema+json")
-		io.WriteString(w, schema) // when it fails the client is gone
+		io.WriteString(w, c.Schema) // when it fails the client is gone
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		if doer.Stopped() {
@@ -66,7 +82,35 @@ func Handler(doer Doer, schema string) http.Handler {
 		}
 		io.WriteString(w, "ok\n")
 	})
-	return mux
+	return c.guard(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// guard lets those requests pass whose sender may send them.
+func (c Config) guard(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte("Bearer " + c.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		switch {
+		case c.Token != "" && r.URL.Path != "/health" && subtle.ConstantTimeCompare(got[:], want[:]) == 0:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			respond(w, http.StatusUnauthorized, Answer{Status: Refused, Error: "the bearer token is missing or wrong"})
+		case c.Local && !isLocal(r.Host):
+			respond(w, http.StatusForbidden, Answer{Status: Refused, Error: "the host is not a name of this machine"})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLocal reports whether a host is localhost or an address of the loopback
+// interface.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 func take(doer Doer, w http.ResponseWriter, r *http.Request) (code int, a Answer) {
@@ -93,11 +137,8 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 	if err == nil {
 		return http.StatusOK, Answer{Status: Applied, Totals: reply.Totals}
 	}
-	if rejection, ok := errors.AsType[*book.Rejection](err); ok {
+	if rejection, ok := book.Refused(err); ok {
 		return http.StatusConflict, Answer{Status: Rejected, Reason: rejection.Reason, Error: rejection.Error()}
-	}
-	if unmet, ok := errors.AsType[*book.UnmetError](err); ok {
-		return http.StatusConflict, Answer{Status: Rejected, Reason: "expectation not met", Error: unmet.Error()}
 	}
 	switch {
 	case errors.Is(err, service.ErrDone):
@@ -106,15 +147,19 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 		return http.StatusAccepted, Answer{Status: Held}
 	case contradicts(err):
 		return http.StatusConflict, Answer{Status: Rejected, Reason: "numbers", Error: err.Error()}
+	case errors.Is(err, ordering.ErrFenced):
+		return http.StatusServiceUnavailable, Answer{Status: Refused, Error: "another program has taken over the database: send it to that one"}
 	case errors.Is(err, ordering.ErrClosed):
 		return http.StatusServiceUnavailable, Answer{Status: Refused, Error: "the service is ending"}
 	case errors.Is(err, ordering.ErrStopped):
 		return http.StatusServiceUnavailable, Answer{Status: Refused, Error: "the service has stopped after a failure"}
 	case waited != nil:
-		return http.StatusGatewayTimeout, Answer{Status: Unknown, Error: "no answer in time: look at the balances before sending it again"}
+		return http.StatusGatewayTimeout, Answer{Status: Unknown, Error: "no answer in time: " + sendAgain}
 	}
-	return http.StatusInternalServerError, Answer{Status: Failed, Error: "the message could not be applied; the service stops"}
+	return http.StatusInternalServerError, Answer{Status: Unknown, Error: "the service stops after a failure: " + sendAgain}
 }
+
+const sendAgain = "with an id or numbers of its own the message can be sent again, otherwise look at the balances first"
 
 // contradicts tells whether a message can never run for its numbers.
 func contradicts(err error) bool {

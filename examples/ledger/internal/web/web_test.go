@@ -39,7 +39,7 @@ func (a answering) Stopped() bool { return a.stopped }
 
 func ask(service answering, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRecorder()
-	web.Handler(service, "the schema").ServeHTTP(r, httptest.NewRequest(method, path, body))
+	web.Handler(service, web.Config{Schema: "the schema"}).ServeHTTP(r, httptest.NewRequest(method, path, body))
 	return r
 }
 
@@ -72,7 +72,10 @@ func TestAnswers(t *testing.T) {
 			`{"status":"rejected","reason":"numbers","error":"ordering: events contradict each other in their numbers:"}`},
 		"ended": {good, answering{err: ordering.ErrEnded}, 409,
 			`{"status":"rejected","reason":"numbers","error":"ordering: stream has ended before this number"}`},
-		"failed": {good, answering{err: handlerError(errors.New("disk full"))}, 500, `{"status":"failed","error":"the message could not be applied; the service stops"}`},
+		"failed": {good, answering{err: handlerError(errors.New("disk full"))}, 500,
+			`{"status":"unknown","error":"the service stops after a failure: with an id or numbers of its own the message can be sent again, otherwise look at the balances first"}`},
+		"taken over": {good, answering{err: fmt.Errorf("commit: %w", ordering.ErrFenced)}, 503,
+			`{"status":"refused","error":"another program has taken over the database: send it to that one"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ask(c.service, http.MethodPost, "/messages", strings.NewReader(c.body))
@@ -88,7 +91,7 @@ func TestNoAnswerInTime(t *testing.T) {
 	cancel()
 	r := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/messages", strings.NewReader(`{"op":"end_of_day"}`))
-	web.Handler(answering{}, "").ServeHTTP(r, request)
+	web.Handler(answering{}, web.Config{}).ServeHTTP(r, request)
 	var answer web.Answer
 	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &answer))
 	assert.Equal(t, http.StatusGatewayTimeout, r.Code)
@@ -109,3 +112,45 @@ func TestOtherPaths(t *testing.T) {
 type errorReader struct{}
 
 func (errorReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// Who may not send is not heard: a page of another origin in somebody's browser,
+// one that calls this machine by a name of its own, and who has not the token.
+func TestWhoMaySend(t *testing.T) {
+	for name, c := range map[string]struct {
+		config web.Config
+		host   string
+		header map[string]string
+		path   string
+		code   int
+	}{
+		"a program":              {config: web.Config{Local: true}, host: "localhost:8080", code: 200},
+		"by its address":         {config: web.Config{Local: true}, host: "127.0.0.1:8080", code: 200},
+		"by its IPv6 address":    {config: web.Config{Local: true}, host: "[::1]:8080", code: 200},
+		"another name":           {config: web.Config{Local: true}, host: "evil.example:8080", code: 403},
+		"a name like localhost":  {config: web.Config{Local: true}, host: "localhost.evil.example", code: 403},
+		"another name elsewhere": {host: "bank.example", code: 200},
+		"a foreign origin":       {host: "bank.example", header: map[string]string{"Origin": "https://evil.example"}, code: 403},
+		"a foreign page":         {host: "localhost", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: 403},
+		"a page of its own":      {host: "bank.example", header: map[string]string{"Origin": "http://bank.example"}, code: 200},
+		"no token":               {config: web.Config{Token: "secret"}, host: "bank.example", code: 401},
+		"a wrong token":          {config: web.Config{Token: "secret"}, host: "bank.example", header: map[string]string{"Authorization": "Bearer secre"}, code: 401},
+		"the token":              {config: web.Config{Token: "secret"}, host: "bank.example", header: map[string]string{"Authorization": "Bearer secret"}, code: 200},
+		"health without a token": {config: web.Config{Token: "secret"}, host: "bank.example", path: "/health", code: 200},
+		"schema without a token": {config: web.Config{Token: "secret"}, host: "bank.example", path: "/schema", code: 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := httptest.NewRequest(http.MethodPost, "/messages", strings.NewReader(`{"op":"end_of_day"}`))
+			if c.path != "" {
+				request = httptest.NewRequest(http.MethodGet, c.path, nil)
+			}
+			request.Host = c.host
+			for key, value := range c.header {
+				request.Header.Set(key, value)
+			}
+			r := httptest.NewRecorder()
+			web.Handler(answering{}, c.config).ServeHTTP(r, request)
+			assert.Equal(t, c.code, r.Code, r.Body.String())
+			assert.NotContains(t, r.Body.String(), "secret")
+		})
+	}
+}

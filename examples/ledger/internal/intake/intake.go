@@ -1,0 +1,215 @@
+// Package intake tells inputs apart, message by message, so that one that was
+// begun can be gone on with and nothing of it is taken for something new.
+package intake
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+)
+
+const (
+	size  = 16   // bytes of a digest
+	batch = 1024 // messages in a block
+)
+
+// Source passes on the messages of an input, and notes in the store which they
+// are. It is a [feed.Source].
+//
+// Which input it is, its identity says; if that is not given, its first message
+// does. Those that their senders numbered do not count, since where they stand
+// says nothing of them. So what begins like a known input is that input: its
+// beginning, the same once more, or one that has grown.
+//
+// Invariant: a message is passed on after its digest is in the store, at its
+// place in the input. So whatever was numbered by its place, the message that
+// stands there when the input is read again is compared with it: one that is
+// another ends the input with a [*ChangedError], before it is passed on.
+type Source struct {
+	ctx    context.Context // of the store's calls
+	store  store.Inputs
+	source feed.Source
+	input  store.Input
+	name   string
+	legacy func(known []store.Input) (id int64, err error)
+
+	read  int64  // messages that count so far
+	known []byte // digests of the block that is being read
+	fresh bool   // known has some that the store has not
+	ready []item // read, and not passed on
+	end   error  // what ends the input once ready is empty
+	short bool   // more of it was read before
+}
+
+// item is what a source gave.
+type item struct {
+	feed.Item
+	err error // a *feed.Malformed
+}
+
+// Config says what to read.
+type Config struct {
+	Inputs store.Inputs
+	Source feed.Source
+	Name   string // of the input, for people
+	// Identity tells the input from others. Default: its first message.
+	Identity string
+	// Legacy finds the input among those that older programs knew by something
+	// else, 0 if it is none of them. Default: it is none.
+	Legacy func(known []store.Input) (id int64, err error)
+}
+
+// New returns the source of an input. ctx is for the calls of the store, to the
+// end of the input.
+func New(ctx context.Context, c Config) *Source {
+	return &Source{ctx: ctx, store: c.Inputs, source: c.Source, name: c.Name, legacy: c.Legacy, input: store.Input{Identity: c.Identity}}
+}
+
+// ID is the input's in the store. It is called once a message that counts has
+// been passed on.
+func (s *Source) ID() int64 { return s.input.ID }
+
+// Short reports whether the input has ended before what was read of it once.
+func (s *Source) Short() bool { return s.short }
+
+// Next implements [feed.Source].
+func (s *Source) Next() (feed.Item, error) {
+	if len(s.ready) == 0 && s.end == nil {
+		s.fill()
+	}
+	if len(s.ready) == 0 {
+		return feed.Item{}, s.end
+	}
+	next := s.ready[0]
+	s.ready = s.ready[1:]
+	return next.Item, next.err
+}
+
+// fill reads up to the end of a block.
+func (s *Source) fill() {
+	s.ready = nil
+	for s.end == nil {
+		it, err := s.source.Next()
+		if _, malformed := err.(*feed.Malformed); err != nil && !malformed {
+			s.end = err
+			break
+		}
+		if err == nil && len(it.Message.Sequence) == 0 {
+			if err := s.count(it); err != nil {
+				s.end = err
+				break
+			}
+		}
+		s.ready = append(s.ready, item{it, err})
+		if s.read%batch == 0 && s.read > 0 || len(s.ready) == 2*batch {
+			break
+		}
+	}
+	if s.end == io.EOF && s.input.ID != 0 {
+		s.end = s.finish()
+	}
+	if !s.fresh {
+		return
+	}
+	s.fresh = false
+	if err := s.store.SaveDigests(s.ctx, s.input.ID, (s.read-1)/batch, s.known); err != nil {
+		s.ready, s.end = nil, err
+	}
+}
+
+// finish looks whether more was read before than there is now.
+func (s *Source) finish() error {
+	if int(s.read%batch)*size < len(s.known) && s.read%batch != 0 {
+		s.short = true
+		return io.EOF
+	}
+	next, err := s.store.Digests(s.ctx, s.input.ID, (s.read+batch-1)/batch)
+	s.short = len(next) > 0
+	return cmp.Or(err, io.EOF)
+}
+
+// count compares a message with what is known of its place.
+func (s *Source) count(it feed.Item) error {
+	digest, err := digestOf(it.Message)
+	if err != nil {
+		return err
+	}
+	if s.input.ID == 0 {
+		if err := s.find(digest); err != nil {
+			return err
+		}
+	}
+	place := int(s.read % batch)
+	if place == 0 {
+		if s.known, err = s.store.Digests(s.ctx, s.input.ID, s.read/batch); err != nil {
+			return err
+		}
+		s.known = slices.Clone(s.known)
+	}
+	switch at := place * size; {
+	case at == len(s.known):
+		s.known = append(s.known, digest...)
+		s.fresh = true
+	case !bytes.Equal(s.known[at:at+size], digest):
+		return &ChangedError{Line: it.Line, Same: s.read, Name: s.input.Name}
+	}
+	s.read++
+	return nil
+}
+
+// find returns the store's entry of the input, which begins with a message of
+// the given digest, and makes one if there is none.
+func (s *Source) find(digest []byte) error {
+	if s.input.Identity == "" {
+		s.input.Identity = "first message " + hex.EncodeToString(digest)
+	}
+	known, err := s.store.Inputs(s.ctx)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(known, func(k store.Input) bool { return k.Identity == s.input.Identity }); i >= 0 {
+		s.input = known[i]
+		return nil
+	}
+	s.input.Name = s.name
+	if s.legacy != nil {
+		if s.input.ID, err = s.legacy(known); err != nil {
+			return err
+		}
+	}
+	s.input, err = s.store.SaveInput(s.ctx, s.input)
+	return err
+}
+
+func digestOf(m *book.Message) ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	return sum[:size], nil
+}
+
+// ChangedError says that an input begins like one that was read before, and then
+// goes on otherwise.
+type ChangedError struct {
+	Line int
+	Same int64  // messages before it that are the same
+	Name string // of the input that was read before
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("line %d: the input begins like %s, which was read before, with the same %d messages, and goes on otherwise: "+
+		"nothing is applied from there on. If it was changed, restore it, and put what is new behind its end or into another file; "+
+		"if it is another input, name it with -as", e.Line, e.Name, e.Same)
+}

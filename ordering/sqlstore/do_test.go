@@ -178,6 +178,29 @@ func TestAnEffectThatCallsItsStore(t *testing.T) {
 	})
 }
 
+// TestWrite: what goes with no event is written or not, and on SQLite by whoever
+// opened the database last.
+func TestWrite(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		require.NoError(t, store.Write(t.Context(), effect("x")))
+		wrong := errors.New("wrong")
+		require.ErrorIs(t, store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			return errors.Join(effect("y")(ctx, tx), wrong)
+		}), wrong)
+		require.ErrorIs(t, store.Write(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
+			return store.Write(ctx, effect("z"))
+		}), dispatcher.ErrNested)
+		assert.Equal(t, 1, effects(t, store))
+
+		again := open()
+		if err := store.Write(t.Context(), effect("late")); err != nil {
+			require.ErrorIs(t, err, ordering.ErrFenced)
+			assert.Equal(t, 1, effects(t, again))
+		}
+	})
+}
+
 func TestStatementsArePreparedForEffects(t *testing.T) {
 	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
 		store := open()

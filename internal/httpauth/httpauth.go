@@ -73,14 +73,15 @@ var (
 
 // Signature is what a header says, to be verified.
 type Signature struct {
-	key   Key
+	id    string
 	time  int64 // in seconds since 1970
 	bytes []byte
 }
 
-// Parse reads what Authorization returns. The error is ErrUnsigned, or
-// ErrSignature if the key is not among keys.
-func Parse(header string, keys []Key) (Signature, error) {
+// Parse reads what Authorization returns. The error is ErrUnsigned. Whether
+// there is such a key is for Verify to say, so that nobody who cannot sign is
+// told which keys there are.
+func Parse(header string) (Signature, error) {
 	parameters, ok := strings.CutPrefix(header, Scheme+" ")
 	parts := strings.SplitN(parameters, ",", 4)
 	if !ok || len(parts) != 3 {
@@ -89,10 +90,10 @@ func Parse(header string, keys []Key) (Signature, error) {
 	id, ok1 := strings.CutPrefix(parts[0], "key=")
 	seconds, ok2 := strings.CutPrefix(parts[1], "time=")
 	text, ok3 := strings.CutPrefix(parts[2], "signature=")
-	if !ok1 || !ok2 || !ok3 || len(text) != 2*sha256.Size {
+	if !ok1 || !ok2 || !ok3 || len(id) > maxKeyID || len(text) != 2*sha256.Size {
 		return Signature{}, ErrUnsigned
 	}
-	var s Signature
+	s := Signature{id: id}
 	var err error
 	if s.time, err = strconv.ParseInt(seconds, 10, 64); err != nil {
 		return Signature{}, ErrUnsigned
@@ -100,18 +101,11 @@ func Parse(header string, keys []Key) (Signature, error) {
 	if s.bytes, err = hex.DecodeString(text); err != nil {
 		return Signature{}, ErrUnsigned
 	}
-	for _, k := range keys {
-		if k.ID == id {
-			s.key = k
-			return s, nil
-		}
-	}
-	return Signature{}, ErrSignature
+	return s, nil
 }
 
-// Fresh tells whether the signature's time is within skew of now: the error is
-// ErrClock if not. Until Verify has succeeded that time is only what somebody
-// says.
+// Fresh reports by its error, ErrClock, that the signature's time is not within
+// skew of now. Until Verify has succeeded that time is only what somebody says.
 func (s Signature) Fresh(now time.Time, skew time.Duration) error {
 	if now.Sub(time.Unix(s.time, 0)).Abs() > skew {
 		return ErrClock
@@ -119,11 +113,20 @@ func (s Signature) Fresh(now time.Time, skew time.Duration) error {
 	return nil
 }
 
-// Verify tells whether the request was signed with the key, within skew of now.
-// The error is ErrSignature or ErrClock.
-func (s Signature) Verify(r Request, now time.Time, skew time.Duration) error {
-	if !hmac.Equal(s.key.sign(r, s.time), s.bytes) {
-		return ErrSignature
+// Verify reports whether the request was signed with one of the keys, of which
+// there is at least one, within skew of now, and returns its index. The error is
+// ErrSignature or ErrClock. An unknown key takes the work of a known one, and
+// only who can sign is told that his clock is wrong.
+func (s Signature) Verify(r Request, keys []Key, now time.Time, skew time.Duration) (index int, err error) {
+	index = -1
+	for i, k := range keys {
+		if k.ID == s.id {
+			index = i
+		}
 	}
-	return s.Fresh(now, skew)
+	right := hmac.Equal(keys[max(index, 0)].sign(r, s.time), s.bytes)
+	if !right || index < 0 {
+		return 0, ErrSignature
+	}
+	return index, s.Fresh(now, skew)
 }

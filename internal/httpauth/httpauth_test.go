@@ -1,8 +1,14 @@
 package httpauth
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -41,12 +47,88 @@ func TestVerify(t *testing.T) {
 		{"no time", Scheme + " key=2026,time=now,signature=" + strings.Repeat("0", 64), get, ErrUnsigned},
 		{"names missing", Scheme + " 2026,1," + strings.Repeat("0", 64), get, ErrUnsigned},
 	} {
-		s, err := Parse(c.header, []Key{other, key})
+		index := -1
+		s, err := Parse(c.header)
 		if err == nil {
-			err = s.Verify(c.request, now, time.Minute)
+			index, err = s.Verify(c.request, []Key{other, key}, now, time.Minute)
 		}
 		assert.Equal(t, c.want, err, c.name)
+		if err == nil {
+			assert.Equal(t, s.id, []Key{other, key}[index].ID, c.name)
+		}
 	}
+}
+
+// TestStrangersLearnNothing: whoever cannot sign is answered the same for a key
+// that there is and for one that there is not, whatever his clock says.
+func TestStrangersLearnNothing(t *testing.T) {
+	for _, at := range []time.Time{now, now.Add(time.Hour), time.Unix(0, 0)} {
+		for _, id := range []string{key.ID, "none", ""} {
+			s, err := Parse(fmt.Sprintf("%s key=%s,time=%d,signature=%064x", Scheme, id, at.Unix(), 7))
+			require.NoError(t, err)
+			_, err = s.Verify(get, []Key{key}, now, time.Minute)
+			assert.Equal(t, ErrSignature, err, id)
+		}
+	}
+	_, err := Parse(Key{ID: strings.Repeat("a", 65), Secret: key.Secret}.Authorization(get, now))
+	assert.Equal(t, ErrUnsigned, err, "no key has such an ID")
+}
+
+func TestSlots(t *testing.T) {
+	s := NewSlots(4, 100, 0.75)
+	assert.True(t, s.Take(0, 10))
+	assert.True(t, s.Take(0, 10))
+	assert.True(t, s.Take(0, 10))
+	assert.False(t, s.Take(0, 10), "three of four are a key's share")
+	assert.True(t, s.Take(1, 10), "and leave one for another")
+	assert.False(t, s.Take(2, 10), "all are taken")
+	assert.Equal(t, 4, s.Open())
+	s.Release(0, 10)
+	assert.False(t, s.Take(0, 56), "75 bytes are a key's share")
+	assert.True(t, s.Take(0, 55))
+	s.Release(0, 10)
+	assert.False(t, s.Take(2, 26), "100 bytes are all")
+	assert.True(t, s.Take(2, 25))
+	for key, sizes := range [][]int64{{10, 55}, {10}, {25}} {
+		for _, size := range sizes {
+			s.Release(key, size)
+		}
+	}
+	assert.True(t, s.Take(0, 1000), "alone it may be larger")
+	assert.False(t, s.Take(1, 1))
+	assert.True(t, s.Grow(0, 1000), "and grow")
+	s.Release(0, 2000)
+
+	assert.True(t, s.Take(0, 40))
+	assert.True(t, s.Take(0, 30))
+	assert.False(t, s.Grow(0, 6), "75 bytes are a key's share")
+	assert.True(t, s.Grow(0, 5))
+	assert.True(t, s.Take(1, 10))
+	assert.False(t, s.Grow(1, 16), "100 bytes are all")
+	assert.True(t, s.Grow(1, 15))
+	s.Release(0, 45)
+	s.Release(0, 30)
+	s.Release(1, 25)
+	assert.Zero(t, s.Open())
+}
+
+// TestRefusals: what everybody can cause does not fill a log.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := NewRefusals(slog.New(slog.NewTextHandler(&log, nil)), "refused")
+		request := &http.Request{RemoteAddr: "192.0.2.1:7", URL: &url.URL{RawQuery: strings.Repeat("x", 1<<20)}}
+		for range 1000 {
+			r.Add(request, ErrUnsigned)
+		}
+		time.Sleep(refusalEvery)
+		r.Add(request, ErrSignature)
+		assert.Equal(t, 2, strings.Count(log.String(), "\n"))
+		assert.Contains(t, log.String(), "more_since_last=999 total=1001")
+		assert.Contains(t, log.String(), "192.0.2.1")
+		assert.Less(t, log.Len(), 1000)
+		assert.EqualValues(t, 1001, r.Count())
+	})
 }
 
 func TestValidate(t *testing.T) {
@@ -66,9 +148,12 @@ func FuzzParse(f *testing.F) {
 	f.Add(right[:len(right)-1])
 	f.Add(Scheme + " key=,time=,signature=")
 	f.Fuzz(func(t *testing.T, header string) {
-		s, err := Parse(header, []Key{key})
-		if err == nil && s.Verify(get, now, 0) == nil {
-			assert.Equal(t, key.ID, s.key.ID)
+		s, err := Parse(header)
+		if err != nil {
+			return
+		}
+		if _, err := s.Verify(get, []Key{key}, now, 0); err == nil {
+			assert.Equal(t, key.ID, s.id)
 			assert.Equal(t, now.Unix(), s.time)
 			assert.Equal(t, key.sign(get, now.Unix()), s.bytes)
 		}

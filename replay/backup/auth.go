@@ -104,36 +104,42 @@ func newGuard(keys []Key, tokens []Token, skew time.Duration) guard {
 	return g
 }
 
+// senders is how many keys and tokens there are.
+func (g guard) senders() int { return len(g.keys) + len(g.tokens) }
+
 // admit looks at the header of a request. Whoever comes with a signature has to
-// pass verify once there is a body; until then only its form, key and time are
-// known to be right.
-func (g guard) admit(header string) (verify func(body []byte) error, err error) {
-	pass := func([]byte) error { return nil }
+// pass verify once there is a body, which then tells the index of his key or
+// token; until then only the header's form and time are known to be right. Whether
+// there is such a key does not show before that, nor in what it costs.
+func (g guard) admit(header string) (verify func(body []byte) (who int, err error), err error) {
+	pass := func(who int) func([]byte) (int, error) { return func([]byte) (int, error) { return who, nil } }
 	token, isToken := strings.CutPrefix(header, bearer)
 	switch {
-	case g.keys == nil && g.tokens == nil:
-		return pass, nil
+	case g.senders() == 0:
+		return pass(0), nil
 	case g.tokens != nil && isToken:
-		return pass, g.checkToken(token)
+		index, err := g.checkToken(token)
+		return pass(len(g.keys) + index), err
 	case g.keys == nil:
 		return nil, errNoToken
 	}
-	signature, err := httpauth.Parse(header, g.keys)
+	signature, err := httpauth.Parse(header)
 	if err == nil {
 		err = signature.Fresh(time.Now(), g.skew)
 	}
-	return func(body []byte) error { return signature.Verify(signed(body), time.Now(), g.skew) }, err
+	return func(body []byte) (int, error) { return signature.Verify(signed(body), g.keys, time.Now(), g.skew) }, err
 }
 
-func (g guard) checkToken(token string) error {
+func (g guard) checkToken(token string) (index int, err error) {
 	hash, found := sha256.Sum256([]byte(token)), 0
-	for _, t := range g.tokens {
-		found |= subtle.ConstantTimeCompare(hash[:], t[:])
+	for i, t := range g.tokens {
+		is := subtle.ConstantTimeCompare(hash[:], t[:])
+		index, found = subtle.ConstantTimeSelect(is, i, index), found|is
 	}
 	if found == 0 {
-		return errToken
+		return 0, errToken
 	}
-	return nil
+	return index, nil
 }
 
 // challenge is for the header WWW-Authenticate.

@@ -108,10 +108,12 @@ func TestStrangeAnswers(t *testing.T) {
 		message    string
 	}{
 		{200, "text/html", "<h1>Welcome</h1>", backup.ErrResponse, `its type is "text/html": is the URL that of a backup receiver?`},
-		{200, "application/json", "", backup.ErrResponse, "unexpected end"},
+		{200, "application/json", "", backup.ErrResponse, "EOF"},
 		{200, "application/json", `{"results":[{"result":"applied"}]}`, backup.ErrResponse, "no version"},
 		{200, "application/json", `{"version":1,"results":[]}`, backup.ErrResponse, "0 results for 1 events"},
-		{200, "application/json", `{"version":1,"results":[{"result":"applied"},{"result":"applied"}]}`, backup.ErrResponse, "2 results for 1 events"},
+		{200, "application/json", `{"version":1,"results":[{"result":"applied"},{"result":"applied"}]}`, backup.ErrResponse, "more than one result for each of 1 events"},
+		{200, "application/json", `{"version":1,"results":[{"result":"applied","result":"refused"}]}`, backup.ErrResponse, `"result" is there twice`},
+		{200, "application/json", `{"version":1,"results":[{"result":"refused"}],"results":[{"result":"applied"}]}`, backup.ErrResponse, `"results" is there twice`},
 		{200, "application/json", `{"version":2,"results":[{"result":"applied"}]}`, backup.ErrVersion, "the response is of 2, the sender of 1"},
 		{200, "application/json", `{"version":1,"results":[{"result":"maybe"}]}`, nil, `event "e-1": maybe: `},
 		{200, "application/json", `{"version":1,"results":[{"result":""}]}`, nil, `event "e-1"`},

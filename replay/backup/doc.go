@@ -50,7 +50,9 @@
 //	{"version": 1,
 //	 "events": [{"id": "…", "positions": [{"stream": "client/42", "number": 5}], …}, …]}
 //
-// It may be repeated, also after it was answered. The answer has the status 200
+// Nothing of it may be read in two ways: names of fields are in lower case, no
+// name comes twice in an object, and all text is UTF-8, with surrogates in pairs
+// where it is escaped. It may be repeated, also after it was answered. The answer has the status 200
 // and a result for each event, in their order:
 //
 //	{"version": 1, "results": [{"result": "applied"}, {"result": "refused", "message": "…"}, …]}
@@ -76,6 +78,7 @@
 //	400 bad_event     an event does not parse, has fields that are not known, or is not valid
 //	401 unauthorised  the signature or the token is missing or wrong, or the clocks differ
 //	405 bad_method    the method is not POST
+//	408 too_slow      the body did not come in time
 //	413 too_large     the body is too long, or there are too many events
 //	415 bad_type      the type is not application/json
 //	429 too_many      too many events a second; with Retry-After
@@ -99,6 +102,11 @@
 //	POST
 //	UNIX, seconds since 1970
 //	the SHA-256 of the body, 64 hexadecimal digits in lower case
+//
+// Whoever cannot sign is not told, nor shown by what is read of the request,
+// whether there is a key of that ID. A request is served, and takes one of the
+// places that are bounded, once its signature or token is found right; see
+// [HandlerConfig].
 //
 // The receiver refuses a time that is further than its MaxSkew from its own
 // clock, so a request that was overheard is of use for that long, and only to

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"mime"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -15,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/interlock-go/interlock/internal/httpauth"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -23,13 +22,21 @@ import (
 // at once. There is nothing to close: [net/http.Server.Shutdown] waits for the
 // requests that are being served, ReadTimeout and Wait at most.
 //
-// Give the [net/http.Server] that it runs in a ReadHeaderTimeout, and if it has
-// a WriteTimeout one that is longer than ReadTimeout and Wait together.
+// A request is served once it is known to be of somebody who may send it. Those
+// of others cost what they bring along: nobody is kept from being served by them,
+// and what is logged of them does not grow with them.
+//
+// Give the [net/http.Server] that it runs in a ReadHeaderTimeout, a
+// MaxHeaderBytes of 16 KiB or so and an IdleTimeout, and if it has a WriteTimeout
+// one that is longer than ReadTimeout and Wait together: what comes before a
+// request's body is that server's, and so is how many connections there may be.
 type Handler struct {
-	cfg     HandlerConfig
-	guard   guard
-	slots   chan struct{} // holds one for each request that is served
-	limiter *rate.Limiter
+	cfg      HandlerConfig
+	guard    guard
+	refusals *httpauth.Refusals
+	intake   *intake         // of bodies whose senders are not known
+	slots    *httpauth.Slots // of requests whose senders are
+	limiters []*rate.Limiter // for all events, and then for those of each sender
 
 	stats struct {
 		requests, turnedAway, events, refused, unfinished atomic.Uint64
@@ -43,12 +50,14 @@ var (
 
 // HandlerStats is what a handler does and has done.
 type HandlerStats struct {
-	Open       int    // requests that are being served
-	Requests   uint64 // those that came
-	TurnedAway uint64 // those of them of which no event was offered
-	Events     uint64 // events that were confirmed to their senders
-	Refused    uint64 // events that can never run
-	Unfinished uint64 // events whose senders were told to send them again
+	Reading      int    // requests whose bodies are being read
+	Open         int    // requests that are being served
+	Requests     uint64 // those that came
+	TurnedAway   uint64 // those of them of which no event was offered
+	Unauthorised uint64 // those of them that were not signed, or not rightly, or had no token
+	Events       uint64 // events that were confirmed to their senders
+	Refused      uint64 // events that can never run
+	Unfinished   uint64 // events whose senders were told to send them again
 }
 
 // NewHandler returns a handler. The error wraps [ErrConfig].
@@ -57,27 +66,41 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	limit, burst := rate.Limit(cfg.Rate), max(cfg.MaxEvents, int(min(cfg.Rate, math.MaxInt32)))
-	if math.IsInf(cfg.Rate, 1) {
+	h := &Handler{
+		cfg:      cfg,
+		guard:    newGuard(cfg.Keys, cfg.Tokens, cfg.MaxSkew),
+		refusals: httpauth.NewRefusals(cfg.Logger, "backup: request refused"),
+		intake:   &intake{most: cfg.MaxReadBytes},
+		slots:    httpauth.NewSlots(cfg.MaxOpen, cfg.MaxOpenBytes, cfg.Share),
+		limiters: []*rate.Limiter{newLimiter(cfg.Rate, cfg.MaxEvents)},
+	}
+	for range max(h.guard.senders(), 1) {
+		h.limiters = append(h.limiters, newLimiter(cfg.Rate*cfg.Share, cfg.MaxEvents))
+	}
+	return h, nil
+}
+
+// newLimiter returns a limiter of events a second, with bursts of a request at
+// least.
+func newLimiter(perSecond float64, maxEvents int) *rate.Limiter {
+	limit, burst := rate.Limit(perSecond), max(maxEvents, int(min(perSecond, math.MaxInt32)))
+	if math.IsInf(perSecond, 1) {
 		limit = rate.Inf
 	}
-	return &Handler{
-		cfg:     cfg,
-		guard:   newGuard(cfg.Keys, cfg.Tokens, cfg.MaxSkew),
-		slots:   make(chan struct{}, cfg.MaxOpen),
-		limiter: rate.NewLimiter(limit, burst),
-	}, nil
+	return rate.NewLimiter(limit, burst)
 }
 
 // Stats returns what the handler does and has done.
 func (h *Handler) Stats() HandlerStats {
 	return HandlerStats{
-		Open:       len(h.slots),
-		Requests:   h.stats.requests.Load(),
-		TurnedAway: h.stats.turnedAway.Load(),
-		Events:     h.stats.events.Load(),
-		Refused:    h.stats.refused.Load(),
-		Unfinished: h.stats.unfinished.Load(),
+		Reading:      h.intake.count(),
+		Open:         h.slots.Open(),
+		Requests:     h.stats.requests.Load(),
+		TurnedAway:   h.stats.turnedAway.Load(),
+		Unauthorised: h.refusals.Count(),
+		Events:       h.stats.events.Load(),
+		Refused:      h.stats.refused.Load(),
+		Unfinished:   h.stats.unfinished.Load(),
 	}
 }
 
@@ -100,9 +123,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve is in order of cost: who may not post is known before a slot is taken,
-// and that there is a slot before anything is read.
+// serve is in the order in which a request earns trust: its header is looked at,
+// its body is read and its sender found out, and only then it has a slot, which
+// others have to do without.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readSlack)) // also for a body that nobody reads
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return &refusal{status: http.StatusMethodNotAllowed, code: "bad_method", err: errors.New("use POST")}
@@ -111,62 +137,42 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	if err != nil {
 		return h.unauthorised(w, r, err)
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		return &refusal{status: http.StatusServiceUnavailable, code: codeBusy, after: time.Second,
-			err: fmt.Errorf("%d requests are being served", h.cfg.MaxOpen)}
-	}
-	body, no := h.read(w, r)
+	body, who, no := h.receive(w, r, verify)
 	if no != nil {
 		return no
 	}
-	if err := verify(body); err != nil {
-		return h.unauthorised(w, r, err)
+	_ = control.SetReadDeadline(time.Time{}) // or the connection would end while the events run
+	size := int64(len(body))
+	if !h.slots.Take(who, size) {
+		return h.busy()
 	}
-	events, err := decodeRequest(body, h.cfg.MaxEvents)
+	defer func() { h.slots.Release(who, size) }()
+	events, inMemory, err := decodeRequest(body, h.cfg.MaxEvents, h.cfg.maxInMemory())
 	if err != nil {
 		return malformed(err)
 	}
-	if wait := h.overRate(len(events)); wait > 0 {
+	if more := inMemory - size; more > 0 {
+		if !h.slots.Grow(who, more) {
+			return h.busy()
+		}
+		size += more
+	}
+	if wait := h.overRate(who, len(events)); wait > 0 {
 		return &refusal{status: http.StatusTooManyRequests, code: codeTooMany, after: wait,
 			err: fmt.Errorf("more than %v events a second", h.cfg.Rate)}
 	}
 	return h.take(w, r, events)
 }
 
-func (h *Handler) unauthorised(w http.ResponseWriter, r *http.Request, err error) *refusal {
-	h.cfg.Logger.Warn("backup: request refused", "from", r.RemoteAddr, "error", err)
-	w.Header()["Www-Authenticate"] = h.guard.challenge()
-	return &refusal{status: http.StatusUnauthorized, code: codeUnauthorised, err: err}
+func (h *Handler) busy() *refusal {
+	return &refusal{status: http.StatusServiceUnavailable, code: codeBusy, after: time.Second,
+		err: fmt.Errorf("%d requests are being served", h.slots.Open())}
 }
 
-// read reads the body of a request.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
-	header := r.Header.Get("Content-Type")
-	if kind, _, err := mime.ParseMediaType(header); err != nil || kind != "application/json" {
-		return nil, &refusal{status: http.StatusUnsupportedMediaType, code: "bad_type",
-			err: fmt.Errorf("its type is %.80q: send application/json", header)}
-	}
-	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
-		err: fmt.Errorf("%w: the body is more than %d bytes", ErrTooLarge, h.cfg.MaxBytes)}
-	if r.ContentLength > h.cfg.MaxBytes {
-		return nil, tooLarge
-	}
-	// A writer that has no deadlines leaves them to the server.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(h.cfg.ReadTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBytes))
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, &refusal{status: http.StatusBadRequest, code: "bad_request",
-			err: fmt.Errorf("the body was cut off after %d bytes", len(body))}
-	}
-	_ = control.SetReadDeadline(time.Time{}) // or the connection would end while the events run
-	return body, nil
+func (h *Handler) unauthorised(w http.ResponseWriter, r *http.Request, err error) *refusal {
+	h.refusals.Add(r, err)
+	w.Header()["Www-Authenticate"] = h.guard.challenge()
+	return &refusal{status: http.StatusUnauthorized, code: codeUnauthorised, err: err}
 }
 
 func malformed(err error) *refusal {
@@ -183,13 +189,19 @@ func malformed(err error) *refusal {
 	return no
 }
 
-// overRate returns 0 if n events may be taken now, or else when.
-func (h *Handler) overRate(n int) time.Duration {
+// overRate returns 0 if n events of a sender may be taken now, or else when.
+func (h *Handler) overRate(who, n int) (wait time.Duration) {
 	now := time.Now()
-	reservation := h.limiter.ReserveN(now, n)
-	wait := reservation.DelayFrom(now)
+	var reserved []*rate.Reservation
+	for _, limiter := range []*rate.Limiter{h.limiters[0], h.limiters[1+who]} {
+		r := limiter.ReserveN(now, n)
+		reserved = append(reserved, r)
+		wait = max(wait, r.DelayFrom(now))
+	}
 	if wait > 0 {
-		reservation.CancelAt(now)
+		for _, r := range reserved {
+			r.CancelAt(now)
+		}
 	}
 	return wait
 }
@@ -230,7 +242,7 @@ func (h *Handler) count(results []result) {
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
-	h.cfg.Logger.Debug("backup: request turned away", "from", r.RemoteAddr, "code", no.code, "error", no.err)
+	h.cfg.Logger.Debug("backup: request turned away", "from", r.RemoteAddr, "code", no.code, "error", message(no.err))
 	if no.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.after.Seconds()))))
 	}

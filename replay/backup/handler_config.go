@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/httpauth"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -40,28 +41,45 @@ type HandlerConfig struct {
 
 	// MaxEvents bounds the events of a request. Default: 1000.
 	MaxEvents int
-	// MaxBytes bounds the body of a request. Default: 8 MiB.
+	// MaxBytes bounds the body of a request. Its events may take twice as much
+	// and 512 bytes each, by [ordering.Event.Size]. Default: 8 MiB.
 	MaxBytes int64
-	// MaxOpen is how many requests are served at a time, so that the bodies
-	// in memory are no more than MaxOpen times MaxBytes, 2 GiB by default; a
-	// body is read before its signature is known to be right. It should be more
-	// than the senders have on their way, the windows of their relays
-	// together: a request waits for the outcome of its events, and that may
-	// depend on what another request brings. Default: 256.
+	// MaxOpen is how many requests are served at a time: they are known to be of
+	// somebody who may send them, and wait for the outcome of their events. It
+	// should be more than the senders have on their way, the windows of their
+	// relays together: what becomes of a request may depend on what another
+	// one brings. Default: 256.
 	MaxOpen int
+	// MaxOpenBytes bounds the bodies of those requests together, or their
+	// events by [ordering.Event.Size] where that is more. A single request may
+	// be larger. Default: 256 MiB, or two times MaxBytes if that is more.
+	MaxOpenBytes int64
+	// MaxReadBytes bounds the bodies that are being read, of whose senders
+	// nothing is known yet. When they are more, the one that has been read for
+	// the longest time is given up. At least MaxBytes. Default: 64 MiB, or two
+	// times MaxBytes if that is more.
+	MaxReadBytes int64
+	// Share is how much of MaxOpen, MaxOpenBytes and Rate the requests with one
+	// key or token may take, so that one sender leaves something for others,
+	// from 0 to 1. Default: 0.75, or 1 if there is only one key or token.
+	Share float64
 	// Rate is how many events a second are taken, all senders together, with
 	// bursts of as many, or of MaxEvents if that is more. Default: 10,000;
 	// math.Inf(1) for no bound.
 	Rate float64
 	// ReadTimeout bounds how long a body may take to come. Default: 10 s.
 	ReadTimeout time.Duration
+	// MinRate is how many bytes a second of a body have to come, on average,
+	// once two seconds have passed. Default: 16 KiB.
+	MinRate int64
 	// Wait is how long a request waits for the outcomes of its events. It
 	// should be longer than the sequencer's GapTimeout, and shorter than the
 	// senders' time-outs. Default: 5 s.
 	Wait time.Duration
 
-	// Logger is told of requests that were not authorised and of the sink's
-	// errors, which senders are not told of. Default: slog.Default().
+	// Logger is told of requests that were not authorised, one in ten seconds
+	// and how many there were, and of the sink's errors, which senders are not
+	// told of. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -70,14 +88,22 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	settings.Default(&c.MaxEvents, 1000)
 	settings.Default(&c.MaxBytes, 8<<20)
 	settings.Default(&c.MaxOpen, 256)
+	settings.Default(&c.MaxOpenBytes, max(256<<20, 2*c.MaxBytes))
+	settings.Default(&c.MaxReadBytes, max(64<<20, 2*c.MaxBytes))
+	settings.Default(&c.Share, httpauth.DefaultShare(len(c.Keys)+len(c.Tokens)))
 	settings.Default(&c.Rate, 10_000)
 	settings.Default(&c.ReadTimeout, 10*time.Second)
+	settings.Default(&c.MinRate, 16<<10)
 	settings.Default(&c.Wait, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	return c
 }
+
+// maxInMemory is how much the events of a request may take: a few bytes of text
+// can be a large value.
+func (c HandlerConfig) maxInMemory() int64 { return 2*c.MaxBytes + 512*int64(c.MaxEvents) }
 
 func (c HandlerConfig) validate() error {
 	var p settings.Problems
@@ -100,8 +126,12 @@ func (c HandlerConfig) validate() error {
 	p.Add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
 	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
 	p.Add(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
+	p.Add(c.MaxOpenBytes < 0, "MaxOpenBytes is %d: it must not be negative", c.MaxOpenBytes)
+	p.Add(c.MaxReadBytes < c.MaxBytes, "MaxReadBytes is %d: it must not be less than MaxBytes, %d", c.MaxReadBytes, c.MaxBytes)
+	p.Add(!(c.Share >= 0 && c.Share <= 1), "Share is %v: it must be from 0 to 1", c.Share)
 	p.Add(c.Rate < 0 || math.IsNaN(c.Rate), "Rate is %v: it must be positive", c.Rate)
 	p.Add(c.ReadTimeout < 0, "ReadTimeout is %v: it must not be negative", c.ReadTimeout)
+	p.Add(c.MinRate < 0, "MinRate is %d: it must not be negative", c.MinRate)
 	p.Add(c.Wait < 0, "Wait is %v: it must not be negative", c.Wait)
 	return p.Err(ErrConfig)
 }

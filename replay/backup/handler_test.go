@@ -43,19 +43,24 @@ func TestBadRequests(t *testing.T) {
 		status        int
 		code, message string
 	}{
-		{``, 400, "bad_request", "EOF"},
+		{``, 400, "bad_request", "unexpected end of JSON"},
 		{`[]`, 400, "bad_request", "cannot unmarshal array"},
-		{`{"version":1,"events":[`, 400, "bad_request", "unexpected EOF"},
+		{`{"version":1,"events":[`, 400, "bad_request", "unexpected end of JSON"},
 		{`{"events":[` + goodEvent + `]}`, 400, "bad_request", "no version"},
 		{`{"version":1}`, 400, "bad_request", "events is not an array"},
 		{`{"version":1,"events":{}}`, 400, "bad_request", "events is not an array"},
 		{`{"version":1,"events":null}`, 400, "bad_request", "events is not an array"},
 		{request(), 400, "bad_request", "events is empty"},
-		{request(goodEvent) + `{}`, 400, "bad_request", "more text behind"},
+		{request(goodEvent) + `{}`, 400, "bad_request", "after top-level value"},
 		{`{"version":1,"event":[` + goodEvent + `]}`, 400, "bad_request", `unknown field "event"`},
 		{"{\"version\":1,\"events\":[{\"id\":\"\xff\"}]}", 400, "bad_request", "not UTF-8"},
 		{`{"version":2,"events":[]}`, 400, "bad_version", "the request is of 2, the receiver of 1"},
 		{`{"version":2,"batch":[{"a":1}]}`, 400, "bad_version", "the request is of 2"},
+		{`{"version":1,"events":[],"events":[` + goodEvent + `]}`, 400, "bad_request", `"events" is there twice`},
+		{request(`{"positions":[{"stream":"a","number":1}],"positions":[{"stream":"b","number":1}]}`), 400, "bad_request", `"positions" is there twice`},
+		{request(`{"Positions":[{"stream":"a","number":1}]}`), 400, "bad_request", `"Positions" has other characters`},
+		{request(`{"id":"\ud83d","positions":[{"stream":"a","number":1}]}`), 400, "bad_request", "half a surrogate pair"},
+		{request(`{"positions":[{"stream":"a\udc00","number":1}]}`), 400, "bad_request", "half a surrogate pair"},
 		{request(goodEvent, `null`), 400, "bad_event", "events[1]: null"},
 		{request(goodEvent, goodEvent, `{}`), 400, "bad_event", `events[2]: ordering: event "": no position`},
 		{request(`{"positions":[{"stream":"order/7","number":0}]}`), 400, "bad_event", "number is not from 1"},
@@ -372,10 +377,11 @@ func TestBadHandlerConfig(t *testing.T) {
 	_, err = backup.NewHandler(backup.HandlerConfig{Public: true,
 		Keys:   []backup.Key{{ID: "a b", Secret: newKey.Secret}, newKey, newKey, {ID: "a", Secret: []byte("short")}},
 		Tokens: []backup.Token{"short", "with blanks between the words of it"}, MaxSkew: -1, MaxEvents: -1, MaxBytes: -1, MaxOpen: -1,
-		Rate: math.NaN(), ReadTimeout: -1, Wait: -1})
+		MaxOpenBytes: -1, MaxReadBytes: -2, Share: 1.5, Rate: math.NaN(), ReadTimeout: -1, MinRate: -1, Wait: -1})
 	require.ErrorIs(t, err, backup.ErrConfig)
 	for _, problem := range []string{"Public is set, and Keys or Tokens", `Keys[0]: key ID "a b"`, `Keys[2]: ID "2026"`, "the secret is 5 bytes",
-		"Tokens[0]: 5 characters", "Tokens[1]: use letters", "MaxSkew", "MaxEvents", "MaxBytes", "MaxOpen", "Rate is NaN", "ReadTimeout", "Wait"} {
+		"Tokens[0]: 5 characters", "Tokens[1]: use letters", "MaxSkew", "MaxEvents", "MaxBytes", "MaxOpen is", "MaxOpenBytes", "MaxReadBytes",
+		"Share", "Rate is NaN", "ReadTimeout", "MinRate", "Wait"} {
 		assert.ErrorContains(t, err, problem)
 	}
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", newKey, newKey, newKey, newKey), "fedcba", "secrets stay out of logs")

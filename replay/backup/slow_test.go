@@ -16,7 +16,7 @@ import (
 	"github.com/interlock-go/interlock/replay/backup"
 )
 
-// A sender that dawdles with its body loses its slot.
+// A sender that dawdles with its body is told so, and given up.
 func TestSlowBody(t *testing.T) {
 	h := handler(t, backup.HandlerConfig{Public: true, Sink: applies, ReadTimeout: 10 * time.Millisecond})
 	server := serve(t, h)
@@ -28,8 +28,8 @@ func TestSlowBody(t *testing.T) {
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	assert.Equal(t, http.StatusBadRequest, response.StatusCode)
-	soon(t, func() bool { return h.Stats().Open == 0 }, "the slot is free")
+	assert.Equal(t, http.StatusRequestTimeout, response.StatusCode)
+	soon(t, func() bool { return h.Stats().Reading == 0 }, "its memory is free")
 }
 
 // The time for the body does not count while the events run.

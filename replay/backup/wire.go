@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/strictjson"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -81,54 +80,45 @@ func (e *badEvent) Error() string { return fmt.Sprintf("events[%d]: %v", e.index
 func (e *badEvent) Unwrap() error { return e.err }
 
 // decodeRequest reads what encodeRequest writes, if it has at least one event
-// and no more than most, all valid. What it does not know is an error, so that
-// nothing of an event gets lost. The error wraps [ErrVersion] for another
-// version, [ErrTooLarge] for more events, or a *badEvent.
-func decodeRequest(data []byte, most int) ([]*ordering.Event, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("the body is not UTF-8")
+// and no more than most, all valid, and not more than maxBytes of them by their
+// size, which it returns. What it does not know is an error, so that nothing of
+// an event gets lost. The error wraps [ErrVersion] for another version,
+// [ErrTooLarge] for more events or larger ones, or a *badEvent.
+func decodeRequest(data []byte, most int, maxBytes int64) (events []*ordering.Event, size int64, err error) {
+	err = strictjson.Check(data, strictjson.Limits{Depth: 8, Members: max(most+1, ordering.MaxPositions+1), Texts: "headers"})
+	if err != nil {
+		return nil, 0, err
 	}
 	var body struct {
 		Version int             `json:"version"`
 		Events  json.RawMessage `json:"events"`
 	}
-	err := decodeStrictly(data, &body)
-	switch { // the version is read in spite of fields that are not known
-	case body.Version != 0 && body.Version != Version:
-		return nil, fmt.Errorf("%w: the request is of %d, the receiver of %d", ErrVersion, body.Version, Version)
-	case err != nil:
-		return nil, err
-	case body.Version == 0:
-		return nil, errors.New("no version")
-	}
-	return decodeEvents(body.Events, most)
-}
-
-func decodeStrictly(data []byte, value any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(value); err != nil {
-		return err
+	err = decoder.Decode(&body)
+	switch { // the version is read in spite of fields that are not known
+	case body.Version != 0 && body.Version != Version:
+		return nil, 0, fmt.Errorf("%w: the request is of %d, the receiver of %d", ErrVersion, body.Version, Version)
+	case err != nil:
+		return nil, 0, err
+	case body.Version == 0:
+		return nil, 0, errors.New("no version")
 	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("more text behind the JSON value")
-	}
-	return nil
+	return decodeEvents(body.Events, most, maxBytes)
 }
 
-// decodeEvents does not make more than most events: a few bytes of text can be
-// a large value.
-func decodeEvents(text json.RawMessage, most int) ([]*ordering.Event, error) {
+// decodeEvents does not make more than most events, or more bytes of them than
+// maxBytes: a few bytes of text can be a large value.
+func decodeEvents(text json.RawMessage, most int, maxBytes int64) (events []*ordering.Event, size int64, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
-		return nil, errors.New("events is not an array")
+		return nil, 0, errors.New("events is not an array")
 	}
-	var events []*ordering.Event
 	for decoder.More() {
 		i := len(events)
 		if i == most {
-			return nil, fmt.Errorf("%w: more than %d events", ErrTooLarge, most)
+			return nil, 0, fmt.Errorf("%w: more than %d events", ErrTooLarge, most)
 		}
 		var e *ordering.Event
 		err := decoder.Decode(&e)
@@ -139,29 +129,56 @@ func decodeEvents(text json.RawMessage, most int) ([]*ordering.Event, error) {
 			err = e.Validate()
 		}
 		if err != nil {
-			return nil, &badEvent{i, err}
+			return nil, 0, &badEvent{i, err}
+		}
+		if size += e.Size(); size > maxBytes {
+			return nil, 0, fmt.Errorf("%w: %d events take more than %d bytes", ErrTooLarge, i+1, maxBytes)
 		}
 		events = append(events, e)
 	}
 	if len(events) == 0 {
-		return nil, errors.New("events is empty: send at least one")
+		return nil, 0, errors.New("events is empty: send at least one")
 	}
-	return events, nil
+	return events, size, nil
 }
 
-// decodeAnswer reads the answer to a request of n events.
+// decodeAnswer reads the answer to a request of n events, and makes no more than
+// so many results of it.
 func decodeAnswer(data []byte, n int) ([]result, error) {
-	var body answerBody
-	if err := json.Unmarshal(data, &body); err != nil {
+	d := strictjson.NewDecoder(bytes.NewReader(data), strictjson.Limits{Depth: 4, Members: 64}, false)
+	version, results := 0, make([]result, 0, n)
+	err := d.Object(func(name string) error {
+		switch name {
+		case "version":
+			return d.Value(&version)
+		case "results":
+			return d.Array(func(i int) error {
+				if i == n {
+					return fmt.Errorf("more than one result for each of %d events", n)
+				}
+				var r result
+				err := d.Value(&r)
+				results = append(results, r)
+				return err
+			})
+		}
+		return d.Skip(name)
+	})
+	if err == nil {
+		err = d.End()
+	}
+	if version != 0 || err == nil {
+		if err := checkVersion(version); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrResponse, err)
 	}
-	if err := checkVersion(body.Version); err != nil {
-		return nil, err
+	if len(results) != n {
+		return nil, fmt.Errorf("%w: %d results for %d events", ErrResponse, len(results), n)
 	}
-	if len(body.Results) != n {
-		return nil, fmt.Errorf("%w: %d results for %d events", ErrResponse, len(body.Results), n)
-	}
-	return body.Results, nil
+	return results, nil
 }
 
 // decodeError reads what the receiver says in place of an answer.

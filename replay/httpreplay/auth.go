@@ -44,11 +44,12 @@ func signed(asked ordering.Range) httpauth.Request {
 	}
 }
 
-// verify checks the header of a request against the keys.
-func verify(header string, asked ordering.Range, keys []httpauth.Key, now time.Time, skew time.Duration) error {
-	s, err := httpauth.Parse(header, keys)
+// verify checks the header of a request against the keys, and returns the index
+// of the one that it was signed with.
+func verify(header string, asked ordering.Range, keys []httpauth.Key, now time.Time, skew time.Duration) (int, error) {
+	s, err := httpauth.Parse(header)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return s.Verify(signed(asked), now, skew)
+	return s.Verify(signed(asked), keys, now, skew)
 }

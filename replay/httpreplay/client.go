@@ -39,7 +39,9 @@ type ClientConfig struct {
 	HTTP *http.Client
 	// Timeout bounds a request with its answer. Default: 10 s.
 	Timeout time.Duration
-	// MaxBytes bounds the body of an answer. Default: 16 MiB.
+	// MaxBytes bounds the body of an answer. Its events may take twice as much
+	// and 512 bytes each, by [ordering.Event.Size]. Answers are read event by
+	// event: one takes a few times as much at the very most. Default: 16 MiB.
 	MaxBytes int64
 	// MaxEvents bounds the events of an answer. Default: 8192.
 	MaxEvents int
@@ -139,14 +141,7 @@ func (c *Client) read(response *http.Response) (replay.Answer, error) {
 	if err := checkType(response); err != nil {
 		return replay.Answer{}, err
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, c.cfg.MaxBytes+1))
-	switch {
-	case int64(len(data)) > c.cfg.MaxBytes:
-		return replay.Answer{}, fmt.Errorf("%w: the answer is more than MaxBytes, %d", ErrTooLarge, c.cfg.MaxBytes)
-	case err != nil:
-		return replay.Answer{}, fmt.Errorf("%w: cut off after %d bytes: %w", ErrResponse, len(data), err)
-	}
-	return decodeAnswer(data, c.cfg.MaxEvents)
+	return decodeAnswer(response.Body, c.cfg.MaxEvents, c.cfg.MaxBytes)
 }
 
 func checkType(response *http.Response) error {

@@ -19,8 +19,11 @@
 //	 "events":  [{"id": "…", "positions": [{"stream": "client/42", "number": 5}], …}, …],
 //	 "no_such": [{"stream": "client/42", "from": 6, "to": 7}]}
 //
-// An answer may be for a part of the range, and may have more than that, as
-// described at [replay.Answer]: the client asks again for the rest. A range may
+// Nothing of it may be read in two ways: names of fields are in lower case, no
+// name comes twice in an object, and all text is UTF-8, with surrogates in pairs
+// where it is escaped.
+//
+// An answer may be for a part of the range: the client asks again for the rest. A range may
 // be of any width. It is not narrowed, since what is not retained at its
 // beginning would then hide what is there behind it; so the number of events in
 // an answer and its size are bounded, but not the range.
@@ -62,11 +65,12 @@
 //	UNIX, seconds since 1970
 //	from=5&stream=client%2F42&to=7&version=1
 //
-// The server refuses a time that is further than its MaxSkew from its own
-// clock, so a request that was overheard is of use for that long, and only to
-// ask for the same events, of any server that has the key. A server has several keys at a time so that they
-// can be changed: add the new one to all servers, then give it to the clients,
-// then take the old one away. Host and path are not signed, so that proxies may
+// Whoever cannot sign is not told whether there is a key of that ID, and takes no
+// place from others. The server refuses a time that is further than its MaxSkew
+// from its own clock, so a request that was overheard is of use for that long,
+// and only to ask for the same events, of any server that has the key. A server
+// has several keys at a time so that they can be changed: add the new one to all
+// servers, then give it to the clients, then take the old one away. Host and path are not signed, so that proxies may
 // change them.
 //
 // Answers are not signed, and nothing is encrypted: use TLS, through the

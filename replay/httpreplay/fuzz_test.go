@@ -1,6 +1,7 @@
 package httpreplay
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -22,7 +23,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const most = 4
-		a, err := decodeAnswer(data, most)
+		a, err := decodeAnswer(bytes.NewReader(data), most, 1<<20)
 		if err != nil {
 			require.Empty(t, a)
 			return
@@ -33,7 +34,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		if err != nil {
 			return // JSON can hold dates that cannot be written
 		}
-		again, err := decodeAnswer(text, most)
+		again, err := decodeAnswer(bytes.NewReader(text), most, 1<<30)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(again.Events), len(a.Events))
 		require.Len(t, again.NoSuch, len(a.NoSuch))

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
@@ -40,13 +41,22 @@ type ServerConfig struct {
 	// be a little less than what the clients take. Default: 8 MiB.
 	MaxBytes int
 	// MaxOpen is how many requests are served at a time; more are told to
-	// come again after a second. Default: 64.
+	// come again after a second. Only those whose signature is right count.
+	// Default: 64.
 	MaxOpen int
+	// Share is how much of MaxOpen the requests with one key may take, so that
+	// one client leaves something for others, from 0 to 1. Default: 0.75, or 1
+	// if there is one key.
+	Share float64
 	// Timeout bounds how long the source may take. Default: 5 s.
 	Timeout time.Duration
+	// WriteTimeout bounds how long a client may take to read its answer, which
+	// counts as being served. Default: 30 s.
+	WriteTimeout time.Duration
 
-	// Logger is told of signatures that were refused and of the source's
-	// errors, which clients are not told of. Default: slog.Default().
+	// Logger is told of requests that were not authorised, one in ten seconds
+	// and how many there were, and of the source's errors, which clients are
+	// not told of. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,7 +65,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	settings.Default(&c.MaxEvents, 1000)
 	settings.Default(&c.MaxBytes, 8<<20)
 	settings.Default(&c.MaxOpen, 64)
+	settings.Default(&c.Share, httpauth.DefaultShare(len(c.Keys)))
 	settings.Default(&c.Timeout, 5*time.Second)
+	settings.Default(&c.WriteTimeout, 30*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -78,21 +90,38 @@ func (c ServerConfig) validate() error {
 	p.Add(c.MaxEvents < 0, "MaxEvents is %d: it must not be negative", c.MaxEvents)
 	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
 	p.Add(c.MaxOpen < 0, "MaxOpen is %d: it must not be negative", c.MaxOpen)
+	p.Add(!(c.Share >= 0 && c.Share <= 1), "Share is %v: it must be from 0 to 1", c.Share)
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.WriteTimeout < 0, "WriteTimeout is %v: it must not be negative", c.WriteTimeout)
 	return p.Err(ErrConfig)
 }
 
 // Server answers requests for events from a source. It is an [net/http.Handler]
 // for any path and may be used from any number of goroutines at once. There is
-// nothing to close. Give the [net/http.Server] that it runs in a
-// ReadHeaderTimeout and a WriteTimeout, against clients that dawdle.
+// nothing to close.
+//
+// Give the [net/http.Server] that it runs in a ReadHeaderTimeout and a
+// MaxHeaderBytes of 32 KiB or so: what comes before a request is whole is that
+// server's. How many connections there may be is for it, or what is before it,
+// to bound; connections without a key keep nobody else from being served.
 type Server struct {
-	cfg   ServerConfig
-	keys  []httpauth.Key
-	slots chan struct{} // holds one for each request that is served
+	cfg      ServerConfig
+	keys     []httpauth.Key
+	slots    *httpauth.Slots
+	refusals *httpauth.Refusals
+	requests atomic.Uint64
+	failed   atomic.Uint64
 }
 
 var _ http.Handler = (*Server)(nil)
+
+// ServerStats is what a server does and has done.
+type ServerStats struct {
+	Open         int    // requests that are being served
+	Requests     uint64 // those that came
+	Unauthorised uint64 // those of them that were not signed, or not rightly
+	Failed       uint64 // those of them that the source could not answer for reasons of its own
+}
 
 // NewServer returns a server. The error wraps [ErrConfig].
 func NewServer(cfg ServerConfig) (*Server, error) {
@@ -100,15 +129,29 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, slots: make(chan struct{}, cfg.MaxOpen)}
+	s := &Server{
+		cfg:      cfg,
+		slots:    httpauth.NewSlots(cfg.MaxOpen, math.MaxInt64, cfg.Share),
+		refusals: httpauth.NewRefusals(cfg.Logger, "httpreplay: request refused"),
+	}
 	for _, k := range cfg.Keys {
 		s.keys = append(s.keys, httpauth.Key(k))
 	}
 	return s, nil
 }
 
+// Stats returns what the server does and has done.
+func (s *Server) Stats() ServerStats {
+	return ServerStats{
+		Open: s.slots.Open(), Requests: s.requests.Load(), Unauthorised: s.refusals.Count(), Failed: s.failed.Load(),
+	}
+}
+
 // ServeHTTP answers a request; see the package's doc for the protocol.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // of a body, which nobody asked for
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
 		refuse(w, http.StatusMethodNotAllowed, "bad_method", "use GET")
@@ -120,25 +163,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(err, ErrVersion) {
 			code = codeVersion
 		}
-		refuse(w, http.StatusBadRequest, code, err.Error())
+		refuse(w, http.StatusBadRequest, code, fmt.Sprintf("%.400s", err.Error()))
 		return
 	}
+	key := 0
 	if !s.cfg.Public {
-		if err := verify(r.Header.Get("Authorization"), asked, s.keys, time.Now(), s.cfg.MaxSkew); err != nil {
-			s.cfg.Logger.Warn("httpreplay: request refused", "from", r.RemoteAddr, "asked", asked.String(), "error", err)
+		if key, err = verify(r.Header.Get("Authorization"), asked, s.keys, time.Now(), s.cfg.MaxSkew); err != nil {
+			s.refusals.Add(r, err)
 			w.Header().Set("WWW-Authenticate", httpauth.Scheme)
 			refuse(w, http.StatusUnauthorized, codeUnauthorised, err.Error())
 			return
 		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
+	if !s.slots.Take(key, 0) {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, "too_many", fmt.Sprintf("%d requests are being served", s.cfg.MaxOpen))
+		refuse(w, http.StatusTooManyRequests, "too_many", fmt.Sprintf("%d requests are being served", s.slots.Open()))
 		return
 	}
+	defer s.slots.Release(key, 0)
+	// Bodies of requests that are being answered are of no interest, but who
+	// reads them notices that the client has gone.
+	_ = control.SetReadDeadline(time.Time{})
 	s.answer(w, r, asked)
 }
 
@@ -154,7 +199,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.R
 	after := replay.RetryAfterOf(err)
 	switch {
 	case err == nil:
-		write(w, http.StatusOK, body)
+		s.write(w, body)
 		return
 	case r.Context().Err() != nil:
 		return // nobody waits for it
@@ -174,7 +219,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.R
 	default:
 		refuse(w, http.StatusInternalServerError, "failed", "the source failed; its server has logged why")
 	}
-	s.cfg.Logger.Error("httpreplay: no answer", "asked", asked.String(), "error", err)
+	s.failed.Add(1)
+	s.cfg.Logger.Error("httpreplay: no answer", "asked", fmt.Sprintf("%.200s", asked), "error", err)
+}
+
+// write writes an answer, for as long as that may take.
+func (s *Server) write(w http.ResponseWriter, body []byte) {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+	write(w, http.StatusOK, body)
+	_ = control.Flush()
+	_ = control.SetWriteDeadline(time.Time{}) // the next answer has its own
 }
 
 func refuse(w http.ResponseWriter, status int, code, message string) {

@@ -161,10 +161,10 @@ func TestBadServerConfig(t *testing.T) {
 	assert.ErrorContains(t, err, "Keys is empty: give at least one, or set Public")
 	short := httpreplay.Key{ID: "a b", Secret: []byte("short")}
 	_, err = httpreplay.NewServer(httpreplay.ServerConfig{Public: true, Keys: []httpreplay.Key{short, newKey, newKey, {ID: "a", Secret: []byte("short")}},
-		MaxSkew: -1, MaxEvents: -1, MaxBytes: -1, MaxOpen: -1, Timeout: -1})
+		MaxSkew: -1, MaxEvents: -1, MaxBytes: -1, MaxOpen: -1, Share: -1, Timeout: -1, WriteTimeout: -1})
 	require.ErrorIs(t, err, httpreplay.ErrConfig)
 	for _, problem := range []string{"Keys and Public", `Keys[0]: key ID "a b"`, `Keys[2]: ID "2026"`, "the secret is 5 bytes",
-		"MaxSkew", "MaxEvents", "MaxBytes", "MaxOpen", "Timeout"} {
+		"MaxSkew", "MaxEvents", "MaxBytes", "MaxOpen", "Share", "Timeout is", "WriteTimeout"} {
 		assert.ErrorContains(t, err, problem)
 	}
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", newKey, newKey, newKey, newKey), "fedcba", "secrets stay out of logs")

@@ -170,66 +170,6 @@ func encodeEvent(e *ordering.Event) ([]byte, error) {
 	return text, nil
 }
 
-// decodeAnswer reads what encodeAnswer writes, if it has no more than maxEvents
-// events and as many ranges. Events are not validated, but there are no nil
-// ones.
-func decodeAnswer(data []byte, maxEvents int) (a replay.Answer, err error) {
-	var body answerBody
-	if err := json.Unmarshal(data, &body); err != nil {
-		return a, fmt.Errorf("%w: %w", ErrResponse, err)
-	}
-	if err := checkVersion(body.Version); err != nil {
-		return a, err
-	}
-	events, err := decodeList[*ordering.Event]("events", body.Events, maxEvents)
-	if err != nil {
-		return a, err
-	}
-	if i := slices.Index(events, nil); i >= 0 {
-		return a, fmt.Errorf("%w: event %d of %d is null", ErrResponse, i+1, len(events))
-	}
-	noSuch, err := decodeList[ordering.Range]("no_such", body.NoSuch, maxEvents)
-	if err != nil {
-		return a, err
-	}
-	return replay.Answer{Events: events, NoSuch: noSuch}, nil
-}
-
-// decodeList reads a JSON array, or none, without making more than most of its
-// elements: a few bytes of text can be a large value.
-func decodeList[T any](name string, text json.RawMessage, most int) ([]T, error) {
-	if len(text) == 0 || string(text) == "null" {
-		return nil, nil
-	}
-	bad := func(err error) error { return fmt.Errorf("%w: %q: %w", ErrResponse, name, err) }
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
-		return nil, bad(errors.New("not an array"))
-	}
-	var list []T
-	for decoder.More() {
-		if len(list) == most {
-			return nil, fmt.Errorf("%w: more than %d %s", ErrTooLarge, most, name)
-		}
-		var element T
-		if err := decoder.Decode(&element); err != nil {
-			return nil, bad(err)
-		}
-		list = append(list, element)
-	}
-	return list, nil
-}
-
-func checkVersion(version int) error {
-	switch version {
-	case Version:
-		return nil
-	case 0:
-		return fmt.Errorf("%w: no version", ErrResponse)
-	}
-	return fmt.Errorf("%w: the response is of %d, the client of %d", ErrVersion, version, Version)
-}
-
 type errorBody struct {
 	Version int       `json:"version"`
 	Error   errorText `json:"error"`

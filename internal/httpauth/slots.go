@@ -1,0 +1,97 @@
+package httpauth
+
+import (
+	"math"
+	"sync"
+)
+
+// Slots bounds what is done at a time: how many requests, how many bytes they
+// hold, and how much of both any one key has.
+type Slots struct {
+	all, each room // the bounds
+
+	mu struct {
+		sync.Mutex
+		all  room
+		each map[int]room // by the index of the key
+	}
+}
+
+// DefaultShare is the share of one key where there are so many.
+func DefaultShare(keys int) float64 {
+	if keys > 1 {
+		return 0.75
+	}
+	return 1
+}
+
+type room struct {
+	requests int
+	bytes    int64
+}
+
+// NewSlots returns slots for so many requests and bytes, of which one key has no
+// more than a share, from 0 to 1; one request it always has.
+func NewSlots(requests int, bytes int64, share float64) *Slots {
+	s := &Slots{all: room{requests, bytes}}
+	s.each = room{int(math.Ceil(share * float64(requests))), int64(math.Ceil(share * float64(bytes)))}
+	s.mu.each = map[int]room{}
+	return s
+}
+
+// Take takes a slot for a request of a key, and reports whether there was one.
+// A request larger than all the bytes has one when there is no other.
+func (s *Slots) Take(key int, bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	each := s.mu.each[key]
+	if !s.mu.all.fits(s.all, bytes) || !each.fits(s.each, bytes) {
+		return false
+	}
+	s.mu.all.add(1, bytes)
+	each.add(1, bytes)
+	s.mu.each[key] = each
+	return true
+}
+
+// Grow takes bytes more for a request that has a slot, and reports whether there
+// were as many. A request that is alone has them.
+func (s *Slots) Grow(key int, bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	each := s.mu.each[key]
+	if s.mu.all.requests > 1 && s.mu.all.bytes+bytes > s.all.bytes || each.requests > 1 && each.bytes+bytes > s.each.bytes {
+		return false
+	}
+	s.mu.all.add(0, bytes)
+	each.add(0, bytes)
+	s.mu.each[key] = each
+	return true
+}
+
+// Release gives back what Take and Grow took.
+func (s *Slots) Release(key int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.all.add(-1, -bytes)
+	each := s.mu.each[key]
+	each.add(-1, -bytes)
+	s.mu.each[key] = each
+}
+
+// Open returns how many requests have a slot.
+func (s *Slots) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.all.requests
+}
+
+// fits reports whether a request more is within the bounds.
+func (r room) fits(bounds room, bytes int64) bool {
+	return r.requests == 0 || r.requests < bounds.requests && r.bytes+bytes <= bounds.bytes
+}
+
+func (r *room) add(requests int, bytes int64) {
+	r.requests += requests
+	r.bytes += bytes
+}

@@ -1,0 +1,191 @@
+package backup
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// firstBytes is what a body has at first of the memory for bodies, whatever
+	// it says of its length.
+	firstBytes = 4 << 10
+	// readSlack is how long a body may take whatever its rate.
+	readSlack = 2 * time.Second
+)
+
+// intake is the memory for bodies whose senders have proved nothing yet: a
+// signature is for the whole body. Everybody may fill it, so who comes last has
+// the right to it: when it is full, the body that has been read for the longest
+// time is given up. One that comes at the speed of a network is whole long before
+// that; those that are held open are not.
+type intake struct {
+	most int64
+
+	mu struct {
+		sync.Mutex
+		bytes int64
+		open  list.List // of *reading, the oldest first
+	}
+}
+
+// reading is a body that is being read. Its fields are guarded by intake.mu.
+type reading struct {
+	element *list.Element
+	bytes   int64  // of the intake
+	cut     func() // ends a Read that waits; only while it is open
+	over    bool   // it was given up
+}
+
+func (in *intake) begin(cut func()) *reading {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	r := &reading{cut: cut}
+	r.element = in.mu.open.PushBack(r)
+	return r
+}
+
+// grow takes n bytes more for a body, from older ones if need be, and reports
+// whether it may go on.
+func (in *intake) grow(r *reading, n int64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for !r.over && in.mu.bytes+n > in.most {
+		oldest := in.mu.open.Front().Value.(*reading)
+		oldest.over = true
+		in.endLocked(oldest)
+		oldest.cut()
+	}
+	if r.over {
+		return false
+	}
+	r.bytes += n
+	in.mu.bytes += n
+	return true
+}
+
+// whole keeps the bytes of a body that has come to its end, and from being given
+// up. After it, as after end, nothing calls cut.
+func (in *intake) whole(r *reading) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !r.over {
+		in.mu.open.Remove(r.element)
+	}
+}
+
+// end gives the bytes of a body back.
+func (in *intake) end(r *reading) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !r.over {
+		in.endLocked(r)
+	}
+}
+
+func (in *intake) endLocked(r *reading) {
+	in.mu.open.Remove(r.element) // which does nothing the second time
+	in.mu.bytes -= r.bytes
+}
+
+func (in *intake) isOver(r *reading) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return r.over
+}
+
+// count returns how many bodies are being read.
+func (in *intake) count() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.mu.open.Len()
+}
+
+// receive reads the body of a request and finds out who sent it, the index of
+// a key or token.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, verify func(body []byte) (who int, err error)) (body []byte, who int, no *refusal) {
+	control := http.NewResponseController(w)
+	reading := h.intake.begin(func() { _ = control.SetReadDeadline(time.Now()) })
+	defer h.intake.end(reading)
+	if body, no = h.read(w, r, reading, control); no != nil {
+		return nil, 0, no
+	}
+	h.intake.whole(reading)
+	who, err := verify(body)
+	if err != nil {
+		return nil, 0, h.unauthorised(w, r, err)
+	}
+	return body, who, nil
+}
+
+// read reads the body of a request. A writer that has no deadlines leaves them
+// to the server.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading, control *http.ResponseController) ([]byte, *refusal) {
+	header := r.Header.Get("Content-Type")
+	if kind, _, err := mime.ParseMediaType(header); err != nil || kind != "application/json" {
+		return nil, &refusal{status: http.StatusUnsupportedMediaType, code: "bad_type",
+			err: fmt.Errorf("its type is %.80q: send application/json", header)}
+	}
+	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
+		err: fmt.Errorf("%w: the body is more than %d bytes", ErrTooLarge, h.cfg.MaxBytes)}
+	if r.ContentLength > h.cfg.MaxBytes {
+		return nil, tooLarge
+	}
+	body, err := h.readAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBytes), r.ContentLength, reading, control)
+	switch large := (*http.MaxBytesError)(nil); {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &large):
+		return nil, tooLarge
+	case h.intake.isOver(reading):
+		return nil, &refusal{status: http.StatusServiceUnavailable, code: codeBusy, after: time.Second,
+			err: fmt.Errorf("%d bytes of bodies are being read, and this one since longest", h.cfg.MaxReadBytes)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &refusal{status: http.StatusRequestTimeout, code: "too_slow",
+			err: fmt.Errorf("%d bytes of the body came in time: it may take %v, and after %v no less than %d bytes a second",
+				len(body), h.cfg.ReadTimeout, readSlack, h.cfg.MinRate)}
+	}
+	return nil, &refusal{status: http.StatusBadRequest, code: "bad_request",
+		err: fmt.Errorf("the body was cut off after %d bytes", len(body))}
+}
+
+var errGivenUp = errors.New("given up")
+
+// readAll reads a body that says that it has length bytes, or -1. Its memory
+// grows with what has come. It returns what it has read if it fails, too.
+func (h *Handler) readAll(from io.Reader, length int64, r *reading, control *http.ResponseController) ([]byte, error) {
+	most := h.cfg.MaxBytes + 1 // so that the end is seen, or that there is more
+	if length >= 0 {
+		most = length + 1
+	}
+	began := time.Now()
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			size := min(max(2*int64(cap(body)), firstBytes), max(most, int64(cap(body))+1))
+			if !h.intake.grow(r, size-int64(cap(body))) {
+				return body, errGivenUp
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		late := min(readSlack+time.Duration(float64(len(body))/float64(h.cfg.MinRate)*float64(time.Second)), h.cfg.ReadTimeout)
+		_ = control.SetReadDeadline(began.Add(late))
+		if h.intake.isOver(r) { // and its deadline is the one that was set last
+			return body, errGivenUp
+		}
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return body, err
+		}
+	}
+}

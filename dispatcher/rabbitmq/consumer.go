@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -20,9 +21,9 @@ type Receiver interface {
 	//
 	// An error means that the message was not taken, and that settle is not
 	// called: that of ctx once it has ended, or one with which the consumer
-	// ends, or a [*ordering.StoreError], after which it begins anew when its
-	// back-off is over. The message goes back to the queue. A panic counts as
-	// an error, a [*dispatcher.PanicError].
+	// ends; then the message goes back to the queue. Or it is a
+	// [*ordering.StoreError]: then the same message is given to Receive again,
+	// after a back-off. A panic counts as an error, a [*dispatcher.PanicError].
 	//
 	// A receiver may be wrapped around one of this package's. It passes ctx on,
 	// or a context made from it, by which they know their consumer.
@@ -38,10 +39,15 @@ type Consumer struct {
 	cfg     ConsumerConfig
 	link    *link
 	running atomic.Bool
-	terms   sync.WaitGroup // those of an Owner that have not ended
+	terms   sync.WaitGroup             // those of an Owner that have not ended
+	returns backoff.ExponentialBackOff // of the goroutine in Run; see pause
+	stuck   stuck
+	away    atomic.Pointer[error] // of the store, while a message waits for it
+	rare    struct{ letter, stuck, left, limit, lost, away seldom }
 
 	connected                                             atomic.Bool
 	received, acked, deadLettered, returned, late, epochs atomic.Uint64
+	leftOut, nearLimit                                    atomic.Uint64
 	open                                                  atomic.Int64
 }
 
@@ -55,6 +61,9 @@ type ConsumerStats struct {
 	Returned     uint64 // left to the broker
 	Late         uint64 // settled when their channel was gone, so that it had no effect
 	Open         int    // received and not settled
+	Stuck        int    // of those, dead letters that are not taken where they are to go
+	LeftOut      uint64 // headers and properties that no event can hold, no client can read, or no dead letter has room for
+	NearLimit    uint64 // messages that came though half of their queue's delivery limit was used up
 }
 
 // NewConsumer makes a consumer. The error wraps [ErrConfig].
@@ -64,6 +73,11 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, link: newLink(cfg.Endpoint)}
+	c.returns = backoff.ExponentialBackOff{
+		InitialInterval: cfg.MinBackoff, MaxInterval: max(longestPause, cfg.MaxBackoff),
+		RandomizationFactor: backoff.DefaultRandomizationFactor, Multiplier: backoff.DefaultMultiplier,
+	}
+	c.returns.Reset()
 	c.link.logger = cfg.Logger.With("queue", cfg.Queue)
 	return c, nil
 }
@@ -97,7 +111,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		end()
 	})
 	defer stop()
-	letters := newDeadLetters(c.cfg)
+	letters := newDeadLetters(c)
 	defer letters.close()
 	defer c.terms.Wait()
 	var late error
@@ -124,15 +138,29 @@ func (c *Consumer) Stats() ConsumerStats {
 	return ConsumerStats{
 		Connected: c.connected.Load(), Epochs: c.epochs.Load(), Received: c.received.Load(), Acked: c.acked.Load(),
 		DeadLettered: c.deadLettered.Load(), Returned: c.returned.Load(), Late: c.late.Load(), Open: int(c.open.Load()),
+		Stuck: c.stuck.count(), LeftOut: c.leftOut.Load(), NearLimit: c.nearLimit.Load(),
 	}
 }
 
-// Ready returns nil while the consumer consumes, for readiness checks. Otherwise
-// the error wraps why it does not, an [*amqp.Error] of the broker's for example,
-// as far as that is known.
-func (c *Consumer) Ready() error {
-	if c.connected.Load() {
-		return nil
+// window is how many messages the broker sends ahead.
+func (c *Consumer) window() int {
+	if !c.stuck.isWide() {
+		return c.cfg.Prefetch
 	}
-	return because(fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue), c.link.why())
+	return min(c.cfg.Prefetch+c.cfg.MaxStuck, mostPrefetch)
+}
+
+// Ready returns nil while the consumer consumes, for readiness checks. Otherwise
+// the error wraps why it does not, as far as that is known: an [*amqp.Error] of
+// the broker's, or the [*ordering.StoreError] for which a message waits. While
+// dead letters are not taken, though the consumer may go on with others, it is a
+// [*StuckError].
+func (c *Consumer) Ready() error {
+	if !c.connected.Load() {
+		return because(fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue), c.link.why())
+	}
+	if err := c.away.Load(); err != nil {
+		return fmt.Errorf("rabbitmq: queue %s waits for the store: %w", c.cfg.Queue, *err)
+	}
+	return c.stuck.trouble(&c.cfg)
 }

@@ -26,18 +26,24 @@ type ConsumerConfig struct {
 	// By default there is no such place, and the consumer ends with a
 	// [*PoisonError] at the first of them, which stays in the queue.
 	DeadLetter Address
+	// MaxStuck is how many dead letters may wait, unacknowledged, while their
+	// place does not take them, beside the messages in the window. With more of
+	// them nothing else is consumed. Default: 1000.
+	MaxStuck int
 	// Grace is how long a consumer that is to stop waits for messages that the
 	// receiver has. Default: 30 s.
 	Grace time.Duration
 	// Tag names the consumer to the broker. Default: a name made up.
 	Tag string
-	// Args are arguments of the consumer, x-priority for example.
+	// Args are arguments of the consumer, x-priority for example, which an
+	// [Owner] must not have.
 	Args amqp.Table
 }
 
 func (c ConsumerConfig) withDefaults() ConsumerConfig {
 	c.Endpoint = c.Endpoint.withDefaults()
 	settings.Default(&c.Prefetch, 256)
+	settings.Default(&c.MaxStuck, 1000)
 	settings.Default(&c.Grace, 30*time.Second)
 	return c
 }
@@ -53,6 +59,10 @@ func (c ConsumerConfig) validate() error {
 	addName(&p, c.Queue)
 	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
 	p.Add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
+	p.Add(c.MaxStuck < 0, "MaxStuck is %d: it must not be negative", c.MaxStuck)
+	_, owner := c.Receiver.(*owner)
+	_, priority := c.Args[argPriority]
+	p.Add(owner && priority, "Args has %s: %w", argPriority, errPriority)
 	p.Add(c.Grace < 0, "Grace is %v: it must not be negative", c.Grace)
 	return p.Err(ErrConfig)
 }

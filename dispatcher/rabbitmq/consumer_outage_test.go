@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,4 +88,32 @@ func TestExactlyOnceThroughOutages(t *testing.T) {
 		require.Zero(t, wrong, "out of order")
 		t.Logf("%+v; %+v", s.consumer.Stats(), p.Stats())
 	})
+}
+
+// A broker that is frozen while a consumer or a publisher sets up its channels
+// is given up after AnswerTimeout, which both say; when it goes on, so do they.
+func TestAFrozenBroker(t *testing.T) {
+	node := broker(t)
+	d := newDeskOn(t, node, rabbitmq.Queue{})
+	in, out := node.Link(t), node.Link(t)
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	impatient := func(url string) rabbitmq.Endpoint {
+		return rabbitmq.Endpoint{URL: url, AnswerTimeout: 200 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond}
+	}
+	p := newPublisher(t, rabbitmq.PublisherConfig{Endpoint: impatient(in.URL()), Route: toQueue(d.queue)})
+	s := d.consume(rabbitmq.ConsumerConfig{Endpoint: impatient(out.URL()), Receiver: rabbitmq.Events(o.Sequencer)})
+	require.NoError(t, publishNow(t, p, event("7", 1)))
+	require.Eventually(t, func() bool { return len(o.diary.all()) == 1 }, waitAtMost, tick)
+	require.NoError(t, node.Freeze())
+	defer func() { _ = node.Thaw() }()
+	for _, link := range []*rabbittest.Link{in, out} { // so that both connect again
+		link.Cut()
+		link.Mend()
+	}
+	gaveUp := func(err error) bool { return err != nil && strings.Contains(err.Error(), "timeout") }
+	require.Eventually(t, func() bool { return gaveUp(s.consumer.Ready()) && gaveUp(p.Ready()) }, waitAtMost, tick)
+	require.NoError(t, node.Thaw())
+	require.NoError(t, publishNow(t, p, event("7", 2)))
+	require.Eventually(t, func() bool { return len(o.diary.all()) == 2 }, waitAtMost, tick)
+	s.end(t)
 }

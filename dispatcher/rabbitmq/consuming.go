@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/interlock-go/interlock/dispatcher"
@@ -24,6 +24,7 @@ type consuming struct {
 	end       context.CancelCauseFunc
 	receiving context.Context // the receiver's: ends when either does
 	epoch     *epoch
+	limit     int // the queue's delivery limit, 0 if that is not known
 
 	takers   sync.Map // see meet
 	watchers sync.WaitGroup
@@ -51,7 +52,7 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		if ch, err = conn.Channel(); err != nil {
 			return err
 		}
-		if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
+		if err := ch.Qos(c.window(), 0, false); err != nil {
 			return err
 		}
 		ch.NotifyClose(closed)
@@ -67,7 +68,7 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 	}
 	alive, end := context.WithCancelCause(connected)
 	acks, endAcks := context.WithCancel(alive)
-	w := &consuming{Consumer: c, letters: letters, stop: stop, alive: alive, end: end, epoch: newEpoch(ch)}
+	w := &consuming{Consumer: c, letters: letters, stop: stop, alive: alive, end: end, epoch: newEpoch(ch), limit: c.deliveryLimit(conn)}
 	var acker sync.WaitGroup
 	w.watchers.Go(func() {
 		select {
@@ -90,14 +91,18 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		acker.Wait()
 	}()
 
-	if err := w.receive(messages); err != nil {
-		return err
+	acked := c.acked.Load()
+	err = w.receive(messages)
+	if err == nil {
+		err = w.finish()
+	} else {
+		w.tellLost(err)
+		err = c.pause(err, c.acked.Load() > acked)
 	}
-	err = w.finish()
 	endAcks()
 	acker.Wait()
-	_, ackErr := w.epoch.acknowledge(nil)
-	return errors.Join(err, ackErr)
+	w.epoch.end()
+	return errors.Join(err, w.wayOut(ch, conn))
 }
 
 // receive gives messages to the receiver until stop or alive ends. It returns
@@ -109,8 +114,13 @@ func (w *consuming) receive(messages <-chan amqp.Delivery) error {
 	ctx = context.WithValue(ctx, consumingKey{}, w)
 	w.receiving = ctx
 	for {
+		next, room := messages, w.epoch.room(w.cfg.Prefetch)
+		if room != nil {
+			next = nil
+		}
 		select {
-		case m, ok := <-messages:
+		case <-room:
+		case m, ok := <-next:
 			switch {
 			case w.stop.Err() != nil:
 				return nil
@@ -142,14 +152,20 @@ func (w *consuming) finish() error {
 	}
 }
 
-// give gives one message to the receiver.
+// give gives one message to the receiver. While the store is away it keeps the
+// channel, with all that it has, and gives the message again after a while: a
+// message that goes back to its queue too often is dropped by the broker.
 func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	m.Acknowledger = nil
 	w.received.Add(1)
 	w.open.Add(1)
 	w.epoch.received()
+	w.look(m)
 	d := &delivery{consuming: w, message: m}
 	err := w.call(ctx, d)
+	if isAway(err) && !d.settled.Load() {
+		err = w.giveAgain(ctx, d, err)
+	}
 	if err == nil {
 		return nil
 	}
@@ -161,10 +177,37 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 		return w.fault(err)
 	case ended:
 		return nil // receive looks why
-	case errors.As(err, new(*ordering.StoreError)) && !errors.Is(err, ordering.ErrStopped):
+	case isAway(err):
 		return fmt.Errorf("a message was not taken, and is to come again: %w", err)
 	}
 	return w.fault(err)
+}
+
+// isAway tells whether a message was not taken since the store did not answer as
+// it should.
+func isAway(err error) bool {
+	return errors.As(err, new(*ordering.StoreError)) && !errors.Is(err, ordering.ErrStopped)
+}
+
+// giveAgain gives a message to the receiver until the store does not fail, or
+// ctx ends.
+func (w *consuming) giveAgain(ctx context.Context, d *delivery, err error) error {
+	defer w.away.Store(nil)
+	delays := backoff.NewExponentialBackOff()
+	delays.InitialInterval, delays.MaxInterval = w.cfg.MinBackoff, w.cfg.MaxBackoff
+	for isAway(err) && !d.settled.Load() && ctx.Err() == nil {
+		w.away.Store(&err)
+		wait := delays.NextBackOff()
+		w.rare.away.say(func(missed int) {
+			w.cfg.Logger.Warn("rabbitmq: the store does not take a message, which is given to it again; the queue waits",
+				"queue", w.cfg.Queue, "message", d.message.MessageId, "again_in", wait, "not_logged", missed, "error", err)
+		})
+		sleep(ctx, wait)
+		if ctx.Err() == nil {
+			err = w.call(ctx, d)
+		}
+	}
+	return err
 }
 
 // call calls the receiver. A panic counts as its error.
@@ -213,56 +256,6 @@ func (w *consuming) meet(t taker) (isNew bool) {
 	return true
 }
 
-// delivery is a message that the receiver has.
-type delivery struct {
-	*consuming
-	message amqp.Delivery
-	settled atomic.Bool
-}
-
-// settle is the delivery's [Settle].
-func (d *delivery) settle(s Settlement) {
-	if d.settled.Swap(true) {
-		d.cfg.Logger.Error("rabbitmq: a receiver has settled a message twice", "queue", d.cfg.Queue, "message", d.message.MessageId)
-		return
-	}
-	tag := d.message.DeliveryTag
-	switch {
-	case s.verdict == deadLetter && d.letters == nil:
-		d.leave(tag, Return())
-		d.end(fatal{&PoisonError{Queue: d.cfg.Queue, MessageID: d.message.MessageId, Err: s.reason}})
-	case s.verdict == deadLetter:
-		d.letters.publish(d.alive, d.message, s.reason, func(published bool) {
-			if published {
-				d.leave(tag, s)
-			} else {
-				d.leave(tag, Return())
-			}
-		})
-	default:
-		d.leave(tag, s)
-		if s.verdict == giveBack && d.stop.Err() == nil {
-			d.end(errReturned)
-		}
-	}
-}
-
-// leave settles a delivery.
-func (w *consuming) leave(tag uint64, s Settlement) {
-	w.open.Add(-1)
-	switch inTime := w.epoch.leave(tag, s.verdict != giveBack); {
-	case s.verdict == giveBack:
-		w.returned.Add(1)
-	case !inTime:
-		w.late.Add(1)
-	default:
-		w.acked.Add(1)
-		if s.verdict == deadLetter {
-			w.deadLettered.Add(1)
-		}
-	}
-}
-
 // Reasons for the end of a channel.
 var (
 	// errCancelled: the queue was deleted, or a time limit of the broker's ran
@@ -270,4 +263,6 @@ var (
 	errCancelled = errors.New("the broker cancelled the consumer")
 	// errReturned: a message goes back to the queue with the channel only.
 	errReturned = errors.New("a message was returned, to come again")
+	// errStuck: a channel's window is what it was when it was opened.
+	errStuck = errors.New("dead letters are not taken: a wider channel has room for them")
 )

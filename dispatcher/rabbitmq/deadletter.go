@@ -1,17 +1,20 @@
 package rabbitmq
 
 import (
-	"context"
+	"cmp"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
-	"sync"
 	"time"
+	"unicode/utf8"
 
-	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Headers of dead letters, beside those that the message had.
+// Headers of dead letters, beside those that the message had. Where these leave
+// no room in the frame, the largest of them are cut or dropped, and
+// [DroppedHeader] has their names.
 const (
 	ReasonHeader = "x-interlock-reason" // why, at most 4 KiB
 	QueueHeader  = "x-interlock-queue"  // whence
@@ -21,92 +24,6 @@ const (
 // Address is where messages are published: an exchange, "" for the default
 // one, and a routing key, which for the default exchange is a queue's name.
 type Address struct{ Exchange, Key string }
-
-// deadLetters publishes messages that nobody can use, on a connection of its
-// own, which is made with the first of them. It is there for one run of a
-// consumer.
-type deadLetters struct {
-	cfg     ConsumerConfig
-	running sync.WaitGroup
-
-	mu struct {
-		sync.Mutex
-		publisher *Publisher
-		closed    bool
-	}
-}
-
-func newDeadLetters(cfg ConsumerConfig) *deadLetters {
-	if cfg.DeadLetter == (Address{}) {
-		return nil
-	}
-	return &deadLetters{cfg: cfg}
-}
-
-// publish publishes a message until that is confirmed or ctx ends, and tells
-// done which it was.
-func (l *deadLetters) publish(ctx context.Context, m amqp.Delivery, reason error, done func(published bool)) {
-	if !l.enter() {
-		done(false)
-		return
-	}
-	go func() {
-		defer l.running.Done()
-		letter := letterOf(m, l.cfg.Queue, reason)
-		delays := backoff.NewExponentialBackOff()
-		delays.MaxInterval = l.cfg.MaxBackoff
-		_, err := backoff.Retry(ctx, func() (struct{}, error) {
-			p, err := l.publisher()
-			if err == nil {
-				err = p.publish(ctx, l.cfg.DeadLetter.Exchange, l.cfg.DeadLetter.Key, 0, letter)
-			}
-			return struct{}{}, err
-		}, backoff.WithBackOff(delays), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, wait time.Duration) {
-			l.cfg.Logger.Error("rabbitmq: dead letter was not taken, trying again",
-				"queue", l.cfg.Queue, "message", m.MessageId, "exchange", l.cfg.DeadLetter.Exchange, "key", l.cfg.DeadLetter.Key, "wait", wait, "err", err)
-		}))
-		done(err == nil)
-	}()
-}
-
-// enter tells whether anything is published any more, and lets close wait for
-// it: a message may be settled when its consumer has ended.
-func (l *deadLetters) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.mu.closed {
-		l.running.Add(1)
-	}
-	return !l.mu.closed
-}
-
-func (l *deadLetters) publisher() (*Publisher, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.publisher != nil {
-		return l.mu.publisher, nil
-	}
-	var err error
-	l.mu.publisher, err = newLetters(PublisherConfig{Endpoint: l.cfg.Endpoint, Channels: 1})
-	return l.mu.publisher, err
-}
-
-// close ends the connection, when nothing is published any more. The contexts of
-// what is have ended: what is not confirmed by now stays in its queue.
-func (l *deadLetters) close() {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	l.mu.closed = true
-	l.mu.Unlock()
-	l.running.Wait()
-	if p := l.mu.publisher; p != nil {
-		atOnce, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = p.Close(atOnce)
-	}
-}
 
 // letterOf is a message as a dead letter. It is not to expire, goes nowhere
 // else, and is not from whom the broker would have to know.
@@ -123,6 +40,66 @@ func letterOf(m amqp.Delivery, queue string, reason error) amqp.Publishing {
 		Priority: m.Priority, CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, MessageId: m.MessageId,
 		Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppId, Body: m.Body,
 	}
+}
+
+// own are the headers of a dead letter that are not cut for others.
+var own = []string{ReasonHeader, QueueHeader, TimeHeader, DroppedHeader}
+
+// cutHead makes a dead letter's headers smaller, until all but the body has room
+// in a frame of the broker's. It returns the names of those that are cut or gone,
+// which is none if nothing can be done.
+func cutHead(letter *amqp.Publishing, head, frame int) (names []string) {
+	type header struct {
+		name string
+		size int
+	}
+	var others []header
+	for name, value := range letter.Headers {
+		if size, err := fieldSize(value); err == nil && !slices.Contains(own, name) {
+			others = append(others, header{name, 1 + len(name) + size})
+		}
+	}
+	slices.SortFunc(others, func(a, b header) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
+	const notice = 1 << 10 // for DroppedHeader, and a reason that is short
+	headers := maps.Clone(letter.Headers)
+	if head+notice > frame {
+		if text, _ := headers[ReasonHeader].(string); len(text) > notice {
+			headers[ReasonHeader] = cutText(text, notice)
+			head -= len(text) - notice
+			names = append(names, ReasonHeader)
+		}
+	}
+	for _, h := range others {
+		if head+notice <= frame {
+			break
+		}
+		names = append(names, h.name)
+		head -= h.size
+		if text, ok := headers[h.name].(string); ok && len(text) > notice {
+			headers[h.name] = cutText(text, notice)
+			head += 1 + len(h.name) + 5 + notice
+		} else {
+			delete(headers, h.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	before, _ := headers[DroppedHeader].(string)
+	headers[DroppedHeader] = cutText(strings.TrimPrefix(fmt.Sprintf("%s, %q", before, names), ", "), notice/2)
+	letter.Headers = headers
+	return names
+}
+
+// cutText returns at most so many bytes of a text, and no part of a character.
+func cutText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }
 
 func reasonText(reason error) string {

@@ -73,14 +73,21 @@
 //   - Run once at a time: a redelivery joins its first copy, if that has not
 //     ended yet.
 //   - Nothing is in the way: messages that are of no use and parked streams do
-//     not stay in the window, and early events take half of it at most.
-//   - Resumed: after lost connections, crashes of the broker, a deleted queue, a
-//     cancelled consumer, or an error of the store when it is asked for a stream,
-//     all is declared and consumed again.
+//     not stay in the window, and early events take half of it at most. Dead
+//     letters that are not taken where they are to go wait beside the window, as
+//     many as [ConsumerConfig.MaxStuck]; with more of them the queue stands still.
+//     Their headers are cut to what has room beside the reason. [Consumer.Ready],
+//     [ConsumerStats] and the log say so.
+//   - Told: what of a message is left out, and which message becomes a dead
+//     letter and why, is counted and logged, the latter every ten seconds at most.
+//   - Resumed: after lost connections, crashes of the broker, a deleted queue or a
+//     cancelled consumer all is declared and consumed again. A store that is away
+//     when a message is given to it costs nothing: the message is kept, with those
+//     behind it, until the store takes it.
 //   - Ended when its receiver is: with a sequencer or a dispatcher that was
 //     stopped by a failure, or a receiver that panics, so does [Consumer.Run].
 //   - In order to the end: a consumer that stops closes its channel only when
-//     what it runs is acknowledged. It sends no basic.cancel before that, which
+//     what it runs is acknowledged, and the broker has had time to take that in. It sends no basic.cancel before that, which
 //     would wake the next consumer of a single-active quorum queue too early.
 //
 // With a [Receiver] of [Events] or [Owner], and a store that keeps effect and
@@ -97,6 +104,14 @@
 // moment: then the store refuses the commits of the one before, which has lost
 // its streams to the other. [Partitions.Owns] tells a sequencer which streams
 // are its own when it begins.
+//
+// No consumer of such a queue may have a priority. RabbitMQ 4 makes one with a
+// higher priority the active one without closing the channel of the one before,
+// which does not learn of it: it would be at work beside the other for as long as
+// it has messages, and might be the active one again later, with what it knew of
+// the streams. An [Owner] with a priority is refused. That of somebody else's
+// program cannot be seen; it is found when the store refuses a commit, which ends
+// the term.
 //
 // An event has all its streams in one partition, or it is refused. Give an outbox
 // [Partitions.Check], so that it is refused before its transaction is committed
@@ -115,6 +130,10 @@
 //     window is full.
 //   - What was acknowledged up to about a second before the broker is killed
 //     comes again from a classic queue, not from a quorum queue.
+//   - What was acknowledged one by one right before a channel or connection is
+//     closed in good order comes again from a quorum queue, up to all but some
+//     thirty of them. A consumer that stops waits for that, a tenth of a second
+//     or ten times as long as the broker takes to answer.
 //   - A broker that is short of memory or disk stops reading from connections
 //     that publish. The publisher then sends nothing, waits without giving the
 //     connection up, and goes on when the broker does.
@@ -131,13 +150,25 @@
 //   - A header of the name CC or BCC that is a string makes the broker refuse
 //     the message.
 //   - What is not acknowledged for 30 minutes, by default, ends the channel. All
-//     that it had comes again, on the next one.
+//     that it had comes again, on the next one. That is also how long a consumer
+//     waits on one channel for a store that is away.
 //   - basic.get, which some tools use to look into a queue, does not work with a
 //     quorum queue with a single active consumer.
 //
 // Clusters of several nodes, a loss of power and later versions were not tested.
-// RabbitMQ 4 has a delivery limit of 20 for quorum queues by default: it drops, or
-// publishes to the queue's dead-letter exchange, what came back more often, lost
-// connections included. There, give each queue such an exchange, and a limit that
-// your outages do not reach, by [Queue.Args] with x-delivery-limit or by a policy.
+//
+// # Delivery limits
+//
+// RabbitMQ 4 has a delivery limit of 20 for quorum queues by default, and older
+// ones have one if it is declared: what came back to the queue more often is
+// dropped, or published to the queue's dead-letter exchange. Each lost connection
+// and each consumer that stops counts, for all messages that were on the way to it
+// or with it; a store that is away does not, since the channel is kept; and where
+// a message is returned again and again, for another process has its stream, for
+// example, the pauses between grow to a minute. Give such a queue a limit that your
+// outages do not reach, [Queue.DeliveryLimit], and an exchange for what reaches it
+// all the same, [Queue.DeadLetter]. The log warns, and [ConsumerStats.NearLimit]
+// counts, when a message has used up half of its queue's limit, or has come back
+// ten times if no limit is known, and for each channel that is lost where that
+// counts. A limit that is set by a policy is not known.
 package rabbitmq

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // epoch is one life of a consumer's channel. A delivery is settled in the epoch
@@ -16,6 +17,8 @@ type epoch struct {
 	mu struct {
 		sync.Mutex
 		open    int           // received and not settled, or to be published as a dead letter
+		stuck   int           // of those, dead letters that wait for their place
+		changed chan struct{} // closed when there may be room, if someone waits for that
 		settled []uint64      // tags to be acknowledged
 		quiet   chan struct{} // closed when open is 0, if someone waits for that
 		over    bool
@@ -24,6 +27,7 @@ type epoch struct {
 	// The acknowledging goroutine's.
 	next  uint64              // every smaller tag is acknowledged
 	above map[uint64]struct{} // tags from next on that are
+	last  time.Time           // when the last one was
 }
 
 // acknowledger is a channel, which closes when a tag is acknowledged that it
@@ -48,6 +52,7 @@ func (e *epoch) received() {
 func (e *epoch) leave(tag uint64, ack bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.changeLocked()
 	if e.mu.open--; e.mu.open == 0 && e.mu.quiet != nil {
 		close(e.mu.quiet)
 		e.mu.quiet = nil
@@ -63,6 +68,43 @@ func (e *epoch) leave(tag uint64, ack bool) bool {
 		}
 	}
 	return true
+}
+
+// room returns nil if the receiver may have one more message, of a window of so
+// many, in which dead letters that are stuck do not count; else a channel that is
+// closed when it is time to ask again.
+func (e *epoch) room(window int) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.open-e.mu.stuck < window {
+		return nil
+	}
+	if e.mu.changed == nil {
+		e.mu.changed = make(chan struct{})
+	}
+	return e.mu.changed
+}
+
+// stick notes that one dead letter more is stuck, or with -1 one less.
+func (e *epoch) stick(change int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.stuck += change
+	e.changeLocked()
+}
+
+func (e *epoch) changeLocked() {
+	if e.mu.changed != nil {
+		close(e.mu.changed)
+		e.mu.changed = nil
+	}
+}
+
+// isOpen returns how many deliveries are open.
+func (e *epoch) isOpen() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.open
 }
 
 // quiet returns a channel that is closed once all deliveries are settled.
@@ -112,6 +154,9 @@ func (e *epoch) acknowledge(spare []uint64) (tags []uint64, err error) {
 			break
 		}
 		e.next++
+	}
+	if len(tags) > 0 {
+		e.last = time.Now()
 	}
 	if first > 0 {
 		if err := e.ch.Ack(tags[first-1], true); err != nil {

@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // ErrConfig is wrapped by the errors for a configuration that cannot work; the
@@ -70,6 +71,25 @@ func (e *PoisonError) Error() string {
 // Unwrap gives what is wrong with the message.
 func (e *PoisonError) Unwrap() error { return e.Err }
 
+// StuckError says that dead letters are not taken where they are to go, since the
+// queue there is full, for example, or is missing. They stay in their own queue.
+type StuckError struct {
+	Queue   string    // that they come from
+	Place   Address   // where they are to go
+	Waiting int       // how many wait
+	Since   time.Time // when the first of them was not taken
+	Err     error     // why the last one was not
+}
+
+// Error names queue and place.
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("rabbitmq: %d dead letters of queue %s wait since %s for exchange %q with key %q to take them: %v",
+		e.Waiting, e.Queue, e.Since.Format(time.RFC3339), e.Place.Exchange, e.Place.Key, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *StuckError) Unwrap() error { return e.Err }
+
 // because adds the cause of an error, if that is known.
 func because(err, cause error) error {
 	if cause == nil {
@@ -77,6 +97,15 @@ func because(err, cause error) error {
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
+
+// pause is an error that ends a connection and wants the next one to wait.
+type pause struct {
+	err  error
+	wait time.Duration
+}
+
+func (p pause) Error() string { return p.err.Error() }
+func (p pause) Unwrap() error { return p.err }
 
 // fatal is an error that ends a link, and with it what uses it.
 type fatal struct{ err error }

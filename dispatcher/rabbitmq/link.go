@@ -76,6 +76,10 @@ func (l *link) run(ctx context.Context, serve func(ctx context.Context, conn *am
 			delays.Reset()
 		}
 		wait := delays.NextBackOff()
+		var p pause
+		if errors.As(err, &p) {
+			wait = max(wait, p.wait)
+		}
 		l.logger.WarnContext(ctx, "rabbitmq: no connection", "lasted", lasted, "again_in", wait, "error", err)
 		sleep(ctx, wait)
 	}

@@ -54,7 +54,14 @@ func (m *message) fits(frame int) error {
 	if frame == 0 || m.head <= frame { // 0 is for no bound
 		return nil
 	}
-	return &MessageError{m.MessageId, "headers", fmt.Errorf("about %d bytes with the properties, and a frame holds %d: put large values into the payload", m.head, frame)}
+	return &MessageError{m.MessageId, "headers", &headError{m.head, frame}}
+}
+
+// headError: a message's headers and properties have more bytes than a frame.
+type headError struct{ head, frame int }
+
+func (e *headError) Error() string {
+	return fmt.Sprintf("about %d bytes with the properties, and a frame holds %d: put large values into the payload", e.head, e.frame)
 }
 
 func errLong(text string) error {

@@ -54,11 +54,18 @@ type term struct {
 // errStranger: a receiver that is wrapped around an owner has another context.
 var errStranger = errors.New("rabbitmq: Owner was called without its consumer's context: pass on what Receive is given, or a context made from it")
 
+// errPriority: RabbitMQ 4 lets a consumer of higher priority be the active one of
+// a queue at once, while the one before still works on what it has.
+var errPriority = errors.New("rabbitmq: an Owner must not have a priority, since it may begin before the owner of the queue has ended")
+
 // Receive implements [Receiver].
 func (o *owner) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
 	channel := consumingOf(ctx)
 	if channel == nil {
 		return errStranger
+	}
+	if _, has := channel.cfg.Args[argPriority]; has {
+		return errPriority
 	}
 	t, err := o.current(ctx, channel)
 	if err != nil {

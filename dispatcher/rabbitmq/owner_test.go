@@ -65,7 +65,9 @@ func TestTheQueueComesBack(t *testing.T) {
 			at := fmt.Sprintf("a=%d", n)
 			d.send(at, at, "")
 		}
-		require.Eventually(t, func() bool { return len(diary.all()) == n && p.consumer.Stats().Acked == before+5 }, waitAtMost, tick)
+		// An acknowledgement counts before it is sent: what a cut overtakes comes
+		// again, to the other one.
+		require.Eventually(t, func() bool { return len(diary.all()) == n && p.consumer.Stats().Acked >= before+5 }, waitAtMost, tick)
 	}
 	work(one)
 	for range 3 {
@@ -81,8 +83,8 @@ func TestTheQueueComesBack(t *testing.T) {
 	two.end(t)
 	diary.requireOnceInOrder(t, []string{"a"}, n)
 	d.requireEmpty()
-	assert.EqualValues(t, 4, one.terms.Load())
-	assert.EqualValues(t, 3, two.terms.Load())
+	assert.GreaterOrEqual(t, one.terms.Load(), int64(4), "each time that the queue comes back")
+	assert.GreaterOrEqual(t, two.terms.Load(), int64(3))
 	parked, err := store.Parked(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, parked)
@@ -108,7 +110,7 @@ func TestATermWaitsForTheOneBefore(t *testing.T) {
 	require.Eventually(t, func() bool { return p.consumer.Stats().Received >= 3 }, waitAtMost, tick)
 	assert.Len(t, diary.all(), 1)
 	letGo()
-	require.Eventually(t, func() bool { return p.consumer.Stats().Acked == 2 }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return p.consumer.Stats().Acked >= 2 }, waitAtMost, tick)
 	p.end(t)
 	diary.requireOnceInOrder(t, []string{"a"}, 2)
 	d.requireEmpty()
@@ -130,14 +132,14 @@ func TestAnOwnerLeaves(t *testing.T) {
 		at := fmt.Sprintf("a=%d", n)
 		d.send(at, at, "")
 	}
-	require.Eventually(t, func() bool { return len(diary.all()) == 1 && one.consumer.Stats().Received == 20 }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return len(diary.all()) == 1 && one.consumer.Stats().Received >= 20 }, waitAtMost, tick)
 	one.stop()
 	require.Eventually(t, func() bool { return one.last.Load().Err() != nil }, waitAtMost, tick)
 	assert.Zero(t, two.consumer.Stats().Received)
 	letGo()
 	require.NoError(t, <-one.done)
 	assert.EqualValues(t, 1, one.consumer.Stats().Acked)
-	require.Eventually(t, func() bool { return two.consumer.Stats().Acked == 19 }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return two.consumer.Stats().Acked >= 19 }, waitAtMost, tick)
 	two.end(t)
 	diary.requireOnceInOrder(t, []string{"a"}, 20)
 	d.requireEmpty()
@@ -166,10 +168,10 @@ func TestAStoreThatFailsForAWhile(t *testing.T) {
 	for _, at := range []string{"a=1", "a=2", "b=1"} {
 		d.send(at, at, "")
 	}
-	require.Eventually(t, func() bool { return p.consumer.Stats().Acked == 3 }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return p.consumer.Stats().Acked >= 3 }, waitAtMost, tick)
 	p.end(t)
 	assert.ElementsMatch(t, []string{"a=1", "a=2", "b=1"}, diary.all())
-	assert.EqualValues(t, 4, p.consumer.Stats().Epochs)
+	assert.EqualValues(t, 1, p.consumer.Stats().Epochs, "the channel is kept")
 	d.requireEmpty()
 }
 
@@ -235,4 +237,18 @@ func TestAnOwnerWithAHandlerThatHangs(t *testing.T) {
 	require.ErrorIs(t, <-s.done, rabbitmq.ErrGrace)
 	close(release)
 	require.NoError(t, sequencer.Close())
+}
+
+// An owner with a priority could begin before the one before has ended.
+func TestAnOwnerHasNoPriority(t *testing.T) {
+	priority := amqp.Table{"x-priority": int32(1)}
+	owner := rabbitmq.Owner(func(context.Context) (*ordering.Sequencer, error) { panic("not called") })
+	_, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: "amqp://localhost"}, Queue: "q", Receiver: owner, Args: priority})
+	require.ErrorIs(t, err, rabbitmq.ErrConfig)
+	require.ErrorContains(t, err, "must not have a priority")
+	d := newDesk(t, rabbitmq.Queue{})
+	d.send("1", "a=1", "")
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: owner, Args: priority}) // in a wrapper
+	require.ErrorContains(t, <-s.done, "must not have a priority")
+	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -55,7 +56,12 @@ type Queue struct {
 	// if none is, such messages are dropped. Consumers of this package reject
 	// nothing; for their own dead letters see [ConsumerConfig].
 	DeadLetter, DeadLetterKey string
-	Args                      amqp.Table // others of the broker's; default: none
+	// DeliveryLimit is how often a message may come back to a quorum queue, with
+	// a channel that is lost for example, until the broker drops it, or publishes
+	// it to DeadLetter. Negative means without limit, which RabbitMQ 4 knows.
+	// Default: the broker's own, 20 from RabbitMQ 4 on and none before.
+	DeliveryLimit int
+	Args          amqp.Table // others of the broker's; default: none
 }
 
 // Binding lets an exchange route to a queue.
@@ -125,6 +131,8 @@ const (
 	argSingleActive  = "x-single-active-consumer"
 	argDeadLetter    = "x-dead-letter-exchange"
 	argDeadLetterKey = "x-dead-letter-routing-key"
+	argDeliveryLimit = "x-delivery-limit"
+	argPriority      = "x-priority" // of a consumer
 )
 
 // arguments are those of the declaration.
@@ -140,7 +148,21 @@ func (q Queue) arguments() amqp.Table {
 	if q.DeadLetterKey != "" {
 		args[argDeadLetterKey] = q.DeadLetterKey
 	}
+	if q.DeliveryLimit != 0 {
+		args[argDeliveryLimit] = int64(q.DeliveryLimit)
+	}
 	return args
+}
+
+// limit returns the delivery limit that is declared, 0 if none is, or -1 if there
+// is to be none.
+func (q Queue) limit() int {
+	if q.DeliveryLimit != 0 {
+		return max(q.DeliveryLimit, -1)
+	}
+	digits, _ := integer(q.Args[argDeliveryLimit])
+	n, _ := strconv.Atoi(digits)
+	return max(n, -1)
 }
 
 func (q Queue) queueType() QueueType {
@@ -160,6 +182,9 @@ func (t Topology) validate(p *settings.Problems) {
 		p.Add(q.Name == "", "Topology.Queues[%d] has no name", i)
 		addName(p, q.Name)
 		p.Add(q.queueType() != Quorum && q.queueType() != Classic, "queue %q: type %q is unknown: use Quorum or Classic", q.Name, q.Type)
+		p.Add(q.DeliveryLimit != 0 && q.queueType() != Quorum, "queue %q: DeliveryLimit is for quorum queues only", q.Name)
+		_, limited := q.Args[argDeliveryLimit]
+		p.Add(q.DeliveryLimit != 0 && limited, "queue %q: DeliveryLimit and argument %q are two limits", q.Name, argDeliveryLimit)
 		for _, name := range []string{amqp.QueueTypeArg, argSingleActive, argDeadLetter, argDeadLetterKey} {
 			_, has := q.Args[name]
 			p.Add(has, "queue %q: argument %q has a field of its own", q.Name, name)

@@ -84,6 +84,23 @@ func TestTopologyErrors(t *testing.T) {
 	}
 }
 
+// TestDeliveryLimit: what comes back more often is a dead letter of the broker's.
+func TestDeliveryLimit(t *testing.T) {
+	name := rabbittest.Name(t)
+	ch, err := broker(t).Dial(t).Channel()
+	require.NoError(t, err)
+	require.NoError(t, rabbitmq.Topology{Queues: []rabbitmq.Queue{
+		{Name: name + ".dead"}, {Name: name, DeadLetterKey: name + ".dead", DeliveryLimit: 2}}}.Declare(ch))
+	require.NoError(t, ch.PublishWithContext(t.Context(), "", name, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent}))
+	for range 3 {
+		require.Eventually(t, func() bool {
+			d, ok, err := ch.Get(name, false)
+			return err == nil && ok && d.Nack(false, true) == nil
+		}, waitAtMost, tick)
+	}
+	require.Eventually(t, func() bool { _, ok, err := ch.Get(name+".dead", true); return ok && err == nil }, waitAtMost, tick)
+}
+
 func TestTopologyAnd(t *testing.T) {
 	a := rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: "a"}}}
 	b := rabbitmq.Topology{Exchanges: []rabbitmq.Exchange{{Name: "x"}}, Queues: []rabbitmq.Queue{{Name: "b"}}, Bindings: []rabbitmq.Binding{{Queue: "b", Exchange: "x"}}}
@@ -95,18 +112,19 @@ func TestTopologyAnd(t *testing.T) {
 func TestPublisherConfig(t *testing.T) {
 	_, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{
 		Endpoint: rabbitmq.Endpoint{
-			URL: "http://localhost", MinBackoff: -1, MaxBackoff: -2,
+			URL: "http://localhost", MinBackoff: -1, MaxBackoff: -2, AnswerTimeout: -3,
 			Topology: rabbitmq.Topology{
 				Exchanges: []rabbitmq.Exchange{{}},
-				Queues:    []rabbitmq.Queue{{Name: strings.Repeat("q", 256)}, {Name: "q", Type: "stream", Args: amqp.Table{"x-queue-type": "quorum", "x": struct{}{}}}},
-				Bindings:  []rabbitmq.Binding{{Queue: "q"}},
+				Queues: []rabbitmq.Queue{{Name: strings.Repeat("q", 256)}, {Name: "q", Type: "stream", Args: amqp.Table{"x-queue-type": "quorum", "x": struct{}{}}},
+					{Name: "c", Type: rabbitmq.Classic, DeliveryLimit: 1}, {Name: "d", DeliveryLimit: 1, Args: amqp.Table{"x-delivery-limit": int32(2)}}},
+				Bindings: []rabbitmq.Binding{{Queue: "q"}},
 			},
 		},
 		Channels: -1, Window: 1 << 20, ConfirmTimeout: -1,
 	})
 	require.ErrorIs(t, err, rabbitmq.ErrConfig)
 	for _, part := range []string{
-		"URL is not that of a broker", "MinBackoff is -1ns", "MaxBackoff is -2ns", "Topology.Exchanges[0] has no name", "has 256 bytes",
+		"URL is not that of a broker", "MinBackoff is -1ns", "MaxBackoff is -2ns", "AnswerTimeout is -3ns", `queue "c": DeliveryLimit is for quorum`, `queue "d": DeliveryLimit and argument`, "Topology.Exchanges[0] has no name", "has 256 bytes",
 		`type "stream" is unknown`, `argument "x-queue-type" has a field`, "arguments: ", `binding of queue "q" to exchange ""`,
 		"Channels is -1", "Window is 1048576", "ConfirmTimeout is -1ns", "Route is nil",
 	} {

@@ -163,11 +163,28 @@ func (n *Node) Kill() error { return n.end(syscall.SIGKILL) }
 // Stop ends the node in good order and returns when it is gone.
 func (n *Node) Stop() error { return n.end(syscall.SIGTERM) }
 
+// Freeze stops the node where it is, as a machine that hangs does: connections
+// stay open, and nothing is answered until Thaw. It must not be frozen when it is
+// ended by Stop.
+func (n *Node) Freeze() error { return n.signal(syscall.SIGSTOP) }
+
+// Thaw lets the node go on after Freeze.
+func (n *Node) Thaw() error { return n.signal(syscall.SIGCONT) }
+
+func (n *Node) signal(signal syscall.Signal) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !runs(n.mu.pid) {
+		return errNotRunning
+	}
+	return syscall.Kill(n.mu.pid, signal)
+}
+
 func (n *Node) end(signal syscall.Signal) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !runs(n.mu.pid) {
-		return errors.New("rabbittest: the node does not run")
+		return errNotRunning
 	}
 	if err := syscall.Kill(n.mu.pid, signal); err != nil {
 		return err
@@ -194,4 +211,7 @@ func (n *Node) Close() error {
 	return err
 }
 
-var errClosed = errors.New("rabbittest: the node is closed")
+var (
+	errClosed     = errors.New("rabbittest: the node is closed")
+	errNotRunning = errors.New("rabbittest: the node does not run")
+)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
@@ -126,6 +127,24 @@ func TestAnAlarmHoldsPublishersUntilItIsCleared(t *testing.T) {
 	}
 	require.NoError(t, n.ClearAlarm())
 	require.False(t, (<-blocked).Active)
+	requireKept(t, confirm)
+	requireNext(t, ch, queue, "held")
+}
+
+func TestAFrozenNodeAnswersWhenItThaws(t *testing.T) {
+	n := shared(t)
+	_, ch := open(t, n.URL())
+	queue := declare(t, ch)
+	require.NoError(t, n.Freeze())
+	confirm := publish(t, ch, queue, "held")
+	_, err := amqp.DialConfig(n.URL(), amqp.Config{Dial: amqp.DefaultDial(100 * time.Millisecond)})
+	require.ErrorContains(t, err, "i/o timeout")
+	select {
+	case <-confirm.Done():
+		require.Fail(t, "confirmed by a frozen node")
+	default:
+	}
+	require.NoError(t, n.Thaw())
 	requireKept(t, confirm)
 	requireNext(t, ch, queue, "held")
 }

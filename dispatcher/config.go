@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -227,10 +228,7 @@ func (c Config[M]) withDefaults() Config[M] {
 	settings.Default(&c.Backoff.Multiplier, 2)
 	settings.Default(&c.Backoff.Jitter, 0.2)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	c.Logger = slog.New(contained{c.Logger.Handler()})
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -148,9 +149,7 @@ func (c Config) withDefaults() Config {
 			return failure
 		}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	if c.Dispatcher.Logger == nil {
 		c.Dispatcher.Logger = c.Logger
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 )
 
@@ -94,9 +95,7 @@ func (c Config) withDefaults() Config {
 	settings.Default(&c.MaxOpen, 16)
 	settings.Default(&c.MaxEvents, 8192)
 	settings.Default(&c.MaxBytes, 64<<20)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 )
 
@@ -56,9 +57,7 @@ func (e Endpoint) withDefaults() Endpoint {
 	if urls := e.urls(); e.Dial == nil && len(urls) > 0 {
 		e.Dial = dialAny(urls, e.AnswerTimeout)
 	}
-	if e.Logger == nil {
-		e.Logger = slog.Default()
-	}
+	e.Logger = safelog.New(e.Logger)
 	return e
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -95,9 +96,7 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	settings.Default(&c.ReadTimeout, 10*time.Second)
 	settings.Default(&c.MinRate, 16<<10)
 	settings.Default(&c.Wait, 5*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

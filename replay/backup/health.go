@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 )
 
@@ -60,9 +61,7 @@ var _ http.Handler = (*Ready)(nil)
 // NewReady returns a handler. The error wraps [ErrConfig].
 func NewReady(cfg ReadyConfig) (*Ready, error) {
 	settings.Default(&cfg.Timeout, time.Second)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = safelog.New(cfg.Logger)
 	var p settings.Problems
 	p.Add(cfg.Timeout < 0, "Timeout is %v: it must not be negative", cfg.Timeout)
 	for i, c := range cfg.Checks {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -71,9 +72,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 	if c.Alive == nil {
 		c.Alive = context.Background
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
@@ -68,9 +69,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	settings.Default(&c.Share, httpauth.DefaultShare(len(c.Keys)))
 	settings.Default(&c.Timeout, 5*time.Second)
 	settings.Default(&c.WriteTimeout, 30*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

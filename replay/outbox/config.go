@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -104,9 +105,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	settings.Default(&c.MaxFailing, 1<<16)
 	settings.Default(&c.Poll, 250*time.Millisecond)
 	settings.Default(&c.Grace, 5*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 

@@ -1,4 +1,5 @@
-package dispatcher
+// Package safelog keeps a logger that panics from ending what it is told of.
+package safelog
 
 import (
 	"context"
@@ -6,8 +7,19 @@ import (
 	"os"
 )
 
-// contained is the handler of a logger that cannot harm the dispatcher: what it
-// panics on goes to standard error instead, so that it is not lost.
+// New returns a logger that writes to l, or to slog.Default() if l is nil, and
+// cannot harm its caller: a record on which it panics goes to standard error
+// instead, so that it is not lost.
+func New(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		l = slog.Default()
+	}
+	if _, safe := l.Handler().(contained); safe {
+		return l
+	}
+	return slog.New(contained{l.Handler()})
+}
+
 type contained struct{ slog.Handler }
 
 func (h contained) Enabled(ctx context.Context, level slog.Level) (enabled bool) {

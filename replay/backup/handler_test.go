@@ -128,7 +128,13 @@ func TestBadMethodsAndTypes(t *testing.T) {
 		assert.Equal(t, http.StatusUnsupportedMediaType, response.StatusCode, kind)
 		assert.Contains(t, body, "send application/json")
 	}
-	response, body := ask(t, h, request("application/json; charset=utf-8"))
+	packed := request("application/json")
+	packed.Header.Set("Content-Encoding", "gzip")
+	response, body := ask(t, h, packed)
+	assert.Equal(t, http.StatusUnsupportedMediaType, response.StatusCode)
+	assert.Contains(t, body, `its coding is \"gzip\"`)
+
+	response, body = ask(t, h, request("application/json; charset=utf-8"))
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 	assert.Equal(t, `{"version":1,"results":[{"result":"applied"}]}`, body)
 

@@ -132,6 +132,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading,
 		return nil, &refusal{status: http.StatusUnsupportedMediaType, code: "bad_type",
 			err: fmt.Errorf("its type is %.80q: send application/json", header)}
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, &refusal{status: http.StatusUnsupportedMediaType, code: "bad_type",
+			err: fmt.Errorf("its coding is %.80q: send it as it is", coding)}
+	}
 	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
 		err: fmt.Errorf("%w: the body is more than %d bytes", ErrTooLarge, h.cfg.MaxBytes)}
 	if r.ContentLength > h.cfg.MaxBytes {

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -143,12 +144,17 @@ func (r *resender) send(list []*confirmed) error {
 		return err
 	}
 	for i, err := range errs {
-		if err == nil {
+		switch {
+		case err == nil:
 			r.p.count(&r.p.mu.stats.Resent)
+		case dispatcher.IsPermanent(err):
+			r.p.count(&r.p.mu.stats.ResentInVain)
+			r.p.cfg.Logger.Warn("backup: the receiver refuses an event that the primary had confirmed; it is not sent again",
+				"event", list[i].event.Name(), "position", fmt.Sprintf("%.200s", ordering.FormatSequenceID(list[i].event.Positions)), "error", err)
+		default:
+			continue
 		}
-		if err == nil || dispatcher.IsPermanent(err) {
-			list[i].event = nil
-		}
+		list[i].event = nil
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package backup_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -184,7 +186,8 @@ func TestResendIsBounded(t *testing.T) {
 // is not; and when the primary is back the rest is its own.
 func TestResendTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newResending(t, backup.PublisherConfig{Resend: 100, Probe: 10 * time.Second})
+		var log bytes.Buffer
+		r := newResending(t, backup.PublisherConfig{Resend: 100, Probe: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		away := errors.New("no route to host")
 		set := func(all func(context.Context, []int) error, each func(*ordering.Event) error) {
 			r.backup.mu.Lock()
@@ -213,6 +216,8 @@ func TestResendTriesAgain(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, [][]int{{2, 4}}, r.backup.sent())
 		assert.EqualValues(t, 1, r.Stats().Resent)
+		assert.EqualValues(t, 1, r.Stats().ResentInVain)
+		assert.Contains(t, log.String(), `event=e-1 position="order/7=1" error=refused`)
 
 		r.begin()
 		r.publishAll(t, 5)

@@ -44,6 +44,9 @@ type Stats struct {
 	Backup  uint64 // events that the backup has confirmed
 	Failed  uint64 // attempts that neither has confirmed
 	Resent  uint64 // events of the first kind that the backup has confirmed too
+	// ResentInVain are events of the first kind that the receiver at the
+	// backup's end refuses, whenever they are sent: the log names them.
+	ResentInVain uint64
 
 	// Switches is how often the active channel has changed. An outage is
 	// noticed by the first event after it, or at once with

@@ -200,3 +200,25 @@ func TestSlowReaders(t *testing.T) {
 	defer response.Body.Close()
 	require.Eventually(t, func() bool { return handler.Stats().Open == 0 }, 20*time.Second, time.Millisecond)
 }
+
+// TestOddSources: what a source gives that was not asked for is its fault, which
+// its own server tells before any client does.
+func TestOddSources(t *testing.T) {
+	for says, e := range map[string]*ordering.Event{
+		"is nil":                        nil,
+		"order/8=1, was not asked for":  {Positions: []ordering.Position{{Stream: lockkeys.Must("order", "8"), Number: 1}}},
+		"order/7=99, was not asked for": {Positions: []ordering.Position{{Stream: order, Number: 99}}},
+	} {
+		var log bytes.Buffer
+		handler, err := httpreplay.NewServer(httpreplay.ServerConfig{Public: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Source: replay.SourceFunc(func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+				return replay.Answer{Events: []*ordering.Event{{Positions: []ordering.Position{{Stream: order, Number: 1}}}, e}}, nil
+			})})
+		require.NoError(t, err)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?"+good, nil))
+		assert.Equal(t, http.StatusInternalServerError, w.Code)
+		assert.Contains(t, log.String(), says)
+		assert.EqualValues(t, 1, handler.Stats().Failed)
+	}
+}

@@ -86,12 +86,14 @@ type answerBody struct {
 	NoSuch  json.RawMessage `json:"no_such"`
 }
 
-// encodeAnswer writes an answer: of the events as many as the bounds allow,
-// those that were asked for before others, the lowest first; and so for the
-// numbers that never existed. If not even one event can be written, that is an
-// error.
+// encodeAnswer writes an answer: of the events as many as the bounds allow, the
+// lowest first; and so for the numbers that never existed. If not even one event
+// can be written, or one is among them that was not asked for, that is an error.
 func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int) ([]byte, error) {
-	events := inOrder(a.Events, asked)
+	events, err := inOrder(a.Events, asked)
+	if err != nil {
+		return nil, err
+	}
 	var list bytes.Buffer
 	for i, e := range events {
 		if i == maxEvents {
@@ -120,19 +122,18 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 	return json.Marshal(answerBody{Version, fmt.Appendf(nil, "[%s]", list.Bytes()), noSuch})
 }
 
-// inOrder returns the events of the range by number, and then the others.
-func inOrder(events []*ordering.Event, asked ordering.Range) []*ordering.Event {
-	rank := func(e *ordering.Event) uint64 {
-		if e != nil {
-			if n, ok := e.On(asked.Stream); ok && asked.From <= n && n <= asked.To {
-				return n
-			}
+// inOrder returns the events by number, if all were asked for.
+func inOrder(events []*ordering.Event, asked ordering.Range) ([]*ordering.Event, error) {
+	for i, e := range events {
+		if e == nil {
+			return nil, fmt.Errorf("event %d of %d is nil", i+1, len(events))
 		}
-		return ordering.MaxNumber + 1
+		if n, ok := e.On(asked.Stream); !ok || n < asked.From || n > asked.To {
+			return nil, fmt.Errorf("event %.80q, %.200s, was not asked for", e.Name(), ordering.FormatSequenceID(e.Positions))
+		}
 	}
-	events = slices.Clone(events)
-	slices.SortStableFunc(events, func(a, b *ordering.Event) int { return cmp.Compare(rank(a), rank(b)) })
-	return events
+	number := func(e *ordering.Event) uint64 { n, _ := e.On(asked.Stream); return n }
+	return slices.SortedStableFunc(slices.Values(events), func(a, b *ordering.Event) int { return cmp.Compare(number(a), number(b)) }), nil
 }
 
 // rangesInOrder returns the ranges that have numbers of the one asked for by
@@ -151,9 +152,6 @@ func rangesInOrder(ranges []ordering.Range, asked ordering.Range) []ordering.Ran
 
 // encodeEvent refuses what JSON would change.
 func encodeEvent(e *ordering.Event) ([]byte, error) {
-	if e == nil {
-		return nil, errors.New("event is nil")
-	}
 	texts := []string{e.ID, e.Type, e.CorrelationID, e.CausationID}
 	for name, value := range e.Headers {
 		texts = append(texts, name, value)

@@ -51,6 +51,11 @@ type RelayConfig struct {
 	// They have no stream in common. For each, what follows it on its stream
 	// may be loaded already, up to 32 events or 64 KiB. Default: 64.
 	Window int
+	// MaxSlow is how many more may be published for longer than a second: they
+	// leave their places in the window to others, since a receiver that never
+	// answers may be that of many streams. Negative for none. Default: 16 times
+	// Window.
+	MaxSlow int
 	// Timeout is how long one call of Publish may take. Default: 30 s.
 	Timeout time.Duration
 	// InitialBackoff is how long an event waits about after its first failed
@@ -99,6 +104,8 @@ type RelayConfig struct {
 
 func (c RelayConfig) withDefaults() RelayConfig {
 	settings.Default(&c.Window, 64)
+	settings.Default(&c.MaxSlow, 16*c.Window)
+	c.MaxSlow = max(c.MaxSlow, 0)
 	settings.Default(&c.Timeout, 30*time.Second)
 	settings.Default(&c.InitialBackoff, 100*time.Millisecond)
 	settings.Default(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))

@@ -45,15 +45,11 @@ func (l *leader) failing() int { return len(l.failures) + l.retrying }
 // full reports whether so many events fail that no other failure is kept.
 func (l *leader) full() bool { return l.failing() >= l.config.MaxFailing }
 
-// retryShare is how many attempts at events that have failed may be under way,
-// so that those that take their time to fail leave room for others.
-func (l *leader) retryShare() int { return max(1, l.config.Window/2) }
-
 // retry loads the events whose next attempt is due, as far as there is room, and
 // starts them. What is not to be sent any more, since an operator or another
 // relay has seen to it, gives its streams free.
 func (l *leader) retry(stopped, work context.Context) error {
-	room := min(l.config.Window-l.sending, l.retryShare()-l.retrying)
+	room := l.room().retries
 	var heads []head
 	due := map[int64]*failure{}
 	for now := time.Now(); len(heads) < room && len(l.failures) > 0 && !l.failures[0].due.After(now); {
@@ -161,9 +157,12 @@ func (l *leader) tellMore() {
 
 // nextLook returns when to look for work that nobody tells of.
 func (l *leader) nextLook() time.Duration {
-	wait := l.config.Poll
-	if l.away.since.IsZero() && len(l.failures) > 0 && l.sending < l.config.Window && l.retrying < l.retryShare() {
+	wait, room := l.config.Poll, l.room()
+	if l.away.since.IsZero() && len(l.failures) > 0 && room.retries > 0 {
 		wait = min(wait, time.Until(l.failures[0].due))
+	}
+	if room.any <= 0 {
+		wait = min(wait, room.next)
 	}
 	return wait
 }

@@ -158,12 +158,33 @@ func TestSlowFailures(t *testing.T) {
 			}
 			return errNoQueue
 		}
-		relay, _ := start(t, box, x, outbox.RelayConfig{Window: 4, Timeout: time.Hour, Grace: time.Millisecond})
+		relay, _ := start(t, box, x, outbox.RelayConfig{Window: 4, MaxSlow: -1, Timeout: time.Hour, Grace: time.Millisecond})
 		fill(t, box, db, "bad/", 20)
 		require.Eventually(t, func() bool { s := relay.Stats(); return s.Failing == 20 && s.Sending == 2 }, 20*time.Second, time.Millisecond)
 		fill(t, box, db, "good/", 20)
 		come(t, x.receiver, "good/", 20)
 		assert.Equal(t, 20, relay.Stats().Failing)
+		x.check(t)
+	})
+}
+
+// TestReceiverNeverAnswers: more streams than the window whose events are neither
+// confirmed nor refused hold up nobody else.
+func TestReceiverNeverAnswers(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		x := newTenant()
+		x.before = func(ctx context.Context, e *ordering.Event, times int) error {
+			if strings.HasPrefix(e.ID, "bad/") {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		relay, _ := start(t, box, x, outbox.RelayConfig{Window: 16, Timeout: time.Hour, Grace: time.Millisecond})
+		fill(t, box, db, "bad/", 40)
+		fill(t, box, db, "good/", 20)
+		come(t, x.receiver, "good/", 20)
+		require.Eventually(t, func() bool { return relay.Stats().Sending == 40 }, 20*time.Second, time.Millisecond)
 		x.check(t)
 	})
 }

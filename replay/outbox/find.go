@@ -43,8 +43,11 @@ func (l *leader) find(stopped, work context.Context) error {
 	}
 	seen := map[int64]bool{}        // an event with several streams comes with each
 	began, again := l.cursor, false // again: the part up to began is left
-	for past := minPast; l.sending < l.config.Window; past = min(2*past, maxPast) {
-		room := l.config.Window - l.sending
+	for past := minPast; ; past = min(2*past, maxPast) {
+		room := l.room().any
+		if room <= 0 {
+			return nil
+		}
 		limit := room + past
 		heads, err := l.heads(work, limit)
 		if err != nil {
@@ -71,7 +74,6 @@ func (l *leader) find(stopped, work context.Context) error {
 			l.cursor, again = "", true
 		}
 	}
-	return nil
 }
 
 // heads returns the heads of the streams after the cursor, in the order of the

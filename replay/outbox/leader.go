@@ -31,7 +31,7 @@ type leader struct {
 	db database
 
 	results   chan result
-	sending   int                 // runs that have a goroutine
+	sending   map[*run]struct{}   // that have a goroutine
 	retrying  int                 // those of them that have failed before
 	failures  failures            // what waits for another attempt
 	busy      map[string]struct{} // streams of all these
@@ -48,7 +48,7 @@ type leader struct {
 }
 
 func newLeader(r *Relay, db database) *leader {
-	l := &leader{Relay: r, db: db, results: make(chan result, r.config.Window), busy: map[string]struct{}{}}
+	l := &leader{Relay: r, db: db, results: make(chan result, r.config.Window), sending: map[*run]struct{}{}, busy: map[string]struct{}{}}
 	l.tell = loglimit.Limit{Lines: tellFailures, Every: tellEvery}
 	return l
 }
@@ -59,7 +59,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	work, cancel := graceful(ctx, l.config.Grace)
 	defer func() {
 		cancel()
-		for l.sending > 0 {
+		for len(l.sending) > 0 {
 			l.take(<-l.results)
 		}
 		l.failures = nil
@@ -78,7 +78,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 			timer.Reset(l.nextLook())
 		}
 		look = false
-		if l.count(); ended && l.sending == 0 {
+		if l.count(); ended && len(l.sending) == 0 {
 			return nil
 		}
 		select {

@@ -26,7 +26,8 @@ type Publisher interface {
 	// [dispatcher.Permanent] says that sending it again will not help: the
 	// event and its streams are parked at once; see [Outbox.Parked].
 	//
-	// Publish is called from up to [RelayConfig.Window] goroutines at once,
+	// Publish is called from up to [RelayConfig.Window] goroutines at once, and
+	// up to [RelayConfig.MaxSlow] more where calls last longer than a second,
 	// but only one at a time has an event of any one stream. The event is not
 	// to be changed. Publish must return when the context ends.
 	Publish(ctx context.Context, e *ordering.Event) error

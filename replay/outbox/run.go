@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -18,6 +19,7 @@ type run struct {
 	streams []string
 	events  []stored
 
+	began   time.Time       // of the attempt at the event that is being sent; of the leader
 	life    context.Context // of the publisher's way to its receivers, when the run was started
 	failure *failure        // of the first event, if that has failed before; see failing.go
 }
@@ -70,19 +72,49 @@ func (l *leader) publish(ctx context.Context, e *ordering.Event) (err error) {
 
 // start gives a run a goroutine. Its streams are busy already.
 func (l *leader) start(stopped, work context.Context, r *run) {
-	r.life = l.away.life
-	l.sending++
+	r.life, r.began = l.away.life, time.Now()
+	l.sending[r] = struct{}{}
 	if r.failure != nil {
 		l.retrying++
 	}
 	go l.send(stopped, work, r)
 }
 
+// slowAfter is how long an attempt has a place of the window.
+const slowAfter = time.Second
+
+// places are what runs may have.
+type places struct {
+	any     int           // for any run
+	retries int           // of them, for those that have failed before
+	next    time.Duration // until another run may be slow
+}
+
+// room returns the places that are free. What is slow leaves the window to
+// others, as far as MaxSlow allows: a receiver that takes its time, or never
+// answers, should hold up nobody else.
+func (l *leader) room() places {
+	fast, fastRetries, next := 0, 0, slowAfter
+	now := time.Now()
+	for r := range l.sending {
+		if left := slowAfter - now.Sub(r.began); left > 0 {
+			next = min(next, left)
+			fast++
+			if r.failure != nil {
+				fastRetries++
+			}
+		}
+	}
+	p := places{any: min(l.config.Window-fast, l.config.Window+l.config.MaxSlow-len(l.sending)), next: next}
+	p.retries = min(p.any, max(1, l.config.Window/2)-fastRetries)
+	return p
+}
+
 // settle takes a result and those that have come meanwhile, marks what was
 // confirmed and parks what is unfit. It reports whether a run has ended, so that
 // another may start.
 func (l *leader) settle(ctx context.Context, first result) (ended bool, err error) {
-	before := l.sending
+	before := len(l.sending)
 	var over []*run
 	for r, more := first, true; more; {
 		if run := l.take(r); run != nil {
@@ -94,6 +126,7 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 			more = false
 		}
 	}
+	l.count() // before what is parked is
 	if err := l.mark(ctx); err != nil {
 		return false, err
 	}
@@ -103,7 +136,7 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 	for _, r := range over {
 		l.free(r.streams)
 	}
-	return l.sending < before, nil
+	return len(l.sending) < before, nil
 }
 
 // take notes a result. It returns the run if that has ended and leaves its
@@ -112,9 +145,10 @@ func (l *leader) take(r result) (over *run) {
 	if r.confirmed != 0 {
 		l.stats.confirmed.Add(1)
 		l.confirmed = append(l.confirmed, r.confirmed)
+		r.run.began = time.Now()
 		return nil
 	}
-	l.sending--
+	delete(l.sending, r.run)
 	if r.run.failure != nil {
 		l.retrying--
 		if r.sent > 0 {
@@ -149,6 +183,6 @@ func (l *leader) free(streams []string) {
 }
 
 func (l *leader) count() {
-	l.stats.sending.Store(int64(l.sending))
+	l.stats.sending.Store(int64(len(l.sending)))
 	l.stats.failing.Store(int64(l.failing()))
 }

@@ -21,6 +21,25 @@ type input struct {
 	close    func() error
 }
 
+// twice is a file that is read twice, the second time with progress.
+type twice struct {
+	*os.File
+	counted io.Reader
+	again   bool
+}
+
+func (t *twice) Read(p []byte) (int, error) {
+	if t.again {
+		return t.counted.Read(p)
+	}
+	return t.File.Read(p)
+}
+
+func (t *twice) Seek(offset int64, whence int) (int64, error) {
+	t.again = true
+	return t.File.Seek(offset, whence)
+}
+
 // openInput opens what -in names, or makes messages up. Progress is shown on
 // output, if that is a terminal.
 func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
@@ -31,7 +50,7 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 		return &input{identity{name: name, identity: name, again: true}.named(o.as), madeup.New(o.messages, o.seed),
 			newProgress(output, int64(o.messages), countMessages), nothing}, nil
 	case "-":
-		source, err := feed.Open(stdin, o.format)
+		source, err := feed.Open(stdin, o.format, o.mark)
 		return &input{identity{name: "standard input"}.named(o.as), source, newProgress(output, -1, countMessages), nothing}, err
 	}
 	file, err := os.Open(o.in)
@@ -47,7 +66,11 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 		id.again, id.path = true, o.in
 	}
 	progress := newProgress(output, info.Size(), countBytes)
-	source, err := feed.Open(bufio.NewReader(progress.reader(file)), o.format)
+	var reader io.Reader = bufio.NewReader(progress.reader(file))
+	if id.again && o.format == feed.HledgerCSV {
+		reader = &twice{file, progress.reader(file), false}
+	}
+	source, err := feed.Open(reader, o.format, o.mark)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

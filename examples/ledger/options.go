@@ -22,6 +22,7 @@ type options struct {
 	in       string
 	as       string
 	format   feed.Format
+	mark     string
 	messages int
 	seed     uint64
 	generate string
@@ -73,6 +74,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.in, "in", "", "`file` of messages, - for standard input (default: made-up messages)")
 	f.StringVar(&o.as, "as", "", "`name` of the input, by which it is known when it is run again (default: its first message tells, and standard input is new each time)")
 	f.StringVar(&format, "format", "", "form of the input, ndjson or hledger-csv (default: by the ending of its name)")
+	f.StringVar(&o.mark, "decimal-mark", "", "decimal `mark` of the numbers in CSV, a point or a comma (default: as all of them together tell, what they leave open is refused)")
 	f.IntVar(&o.messages, "messages", 100_000, "number of made-up messages")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of made-up messages: the same seed makes the same messages")
 	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
@@ -149,6 +151,8 @@ func (o *options) check(policy string, window int) error {
 	switch {
 	case o.generate != "" && o.generate != generateNDJSON && o.generate != generateJournal:
 		return fmt.Errorf("-generate %q is not known: use %s or %s", o.generate, generateNDJSON, generateJournal)
+	case o.mark != "" && o.mark != "." && o.mark != ",":
+		return fmt.Errorf("-decimal-mark %.20q is not known: use . or ,", o.mark)
 	case o.in != "" && o.listen != "":
 		return errors.New("-in and -listen exclude each other: run the input first, with -db, and then serve")
 	case o.in != "" && o.amqp != "" && !o.produce:

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -36,15 +34,13 @@ func ParseAccount(text string) (Account, error) {
 }
 
 func checkAccount(text string) error {
-	switch {
-	case text == "":
+	if text == "" {
 		return errors.New("empty: write a path such as \"Assets:Bank\", or \"/\" for the whole book")
-	case utf8.RuneCountInString(text) > maxAccount:
-		return fmt.Errorf("longer than %d characters: use shorter names", maxAccount)
-	case !utf8.ValidString(text):
-		return errors.New("not UTF-8: convert the input")
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("has a control character: remove it")
+	}
+	err := checkName(text, maxAccount)
+	switch {
+	case err != nil:
+		return err
 	case strings.Count(text, separator) >= lockkeys.MaxDepth:
 		return fmt.Errorf("deeper than %d levels: join some of them", lockkeys.MaxDepth)
 	}

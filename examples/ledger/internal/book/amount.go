@@ -1,13 +1,9 @@
 package book
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/shopspring/decimal"
 )
@@ -63,22 +59,10 @@ const maxCommodity = 64 // characters
 
 // UnmarshalText reads the name of a commodity.
 func (c *Commodity) UnmarshalText(text []byte) error {
-	if err := checkCommodity(string(text)); err != nil {
+	if err := checkName(string(text), maxCommodity); err != nil {
 		return fmt.Errorf("commodity %.80q: %w", text, err)
 	}
 	*c = Commodity(text)
-	return nil
-}
-
-func checkCommodity(text string) error {
-	switch {
-	case utf8.RuneCountInString(text) > maxCommodity:
-		return fmt.Errorf("longer than %d characters: use a shorter symbol", maxCommodity)
-	case !utf8.ValidString(text):
-		return errors.New("not UTF-8: convert the input")
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("has a control character: remove it")
-	}
 	return nil
 }
 

@@ -11,9 +11,13 @@ import (
 
 // Decode reads a message from its JSON form and validates it. It accepts what
 // the schema describes and nothing else: no unknown, repeated, missing or null
-// field, and names only as they are written there. With money, a field that is
-// quietly ignored is a mistake that is found too late.
+// field, names only as they are written there, and no text that could be taken
+// for another one. With money, a field that is quietly ignored is a mistake that is
+// found too late.
 func Decode(data []byte) (*Message, error) {
+	if err := checkStrings(data); err != nil {
+		return nil, err
+	}
 	names, err := checkShape(data)
 	if err != nil {
 		return nil, err
@@ -34,6 +38,9 @@ func Decode(data []byte) (*Message, error) {
 	}
 	return m, nil
 }
+
+// ErrMore is the error of [Decode] for a message with something behind it.
+var ErrMore = errors.New("more text after the message: write one JSON object")
 
 // required lists the fields that an object must have, by the name of the field
 // that holds the object; "" is the message itself.
@@ -67,7 +74,7 @@ func checkShape(data []byte) (names []string, err error) {
 		return nil, err
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, errors.New("more text after the message: write one JSON object")
+		return nil, ErrMore
 	}
 	return names, nil
 }

@@ -44,6 +44,8 @@ func (m *Message) Payload() ([]byte, error) {
 	return json.Marshal(&plain)
 }
 
+const maxID = 200 // characters: what an index of PostgreSQL has room for
+
 // Posting adds an amount, which may be negative, to an account.
 type Posting struct {
 	Account Account `json:"account"`
@@ -110,6 +112,9 @@ func (m *Message) Validate() error {
 	}
 	if m.From != Root && m.From == m.To && m.Op == Transfer {
 		bad("from and to are the same account")
+	}
+	if err := checkName(m.ID, maxID); err != nil {
+		bad("id %.80q: %w", m.ID, err)
 	}
 	problems = append(problems, m.checkPostings(), m.checkExpectations())
 	return errors.Join(problems...)

@@ -36,6 +36,11 @@ func (s *Sequence) UnmarshalText(text []byte) error {
 
 // CheckStream tells whether a sender may number messages on a stream.
 func CheckStream(stream lockkeys.Key) error {
+	for segment := range stream.Segments() {
+		if err := checkName(segment, maxAccount); err != nil {
+			return fmt.Errorf("stream %.80q: %w", stream.String(), err)
+		}
+	}
 	if OwnStreams.Contains(stream) {
 		return errOwnStream
 	}

@@ -1,64 +1,169 @@
 package feed
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
-// ParseHledgerAmount reads a number as hledger writes it: with a point or a
-// comma as decimal mark, with or without marks between groups of digits, and
-// with a sign. A single point or comma is the decimal mark, as hledger itself
-// reads it; several of the same kind stand between groups.
-func ParseHledgerAmount(text string) (book.Amount, error) {
-	plain := strings.Map(func(r rune) rune {
+// styles tell how the numbers of an input are written. hledger writes the amounts
+// of a commodity alike, with a point or a comma as decimal mark, and older ones of
+// it with marks between groups of digits. A number such as 1,000 or 1.000 by itself
+// may be the one or the other, a thousand times as much; the other numbers say
+// which:
+//
+//   - those of the same commodity, if a mark has one certain meaning in them;
+//   - for a point, all others, if they have no marks between groups and no comma.
+//
+// What they leave open is refused, unless the decimal mark is given.
+type styles struct {
+	given int               // the place of the decimal mark, -1 if it is not given
+	of    map[string]*style // by commodity
+	all   style
+}
+
+// style is what numbers have in them for certain.
+type style struct {
+	decimal, group [2]bool // by mark: as a decimal mark, and between groups
+	spaced         bool    // something else between groups
+}
+
+const marks = ".," // their places are those in a style
+
+// newStyles returns styles of which the decimal mark is given, or "".
+func newStyles(mark string) *styles {
+	s := &styles{given: -1, of: map[string]*style{}}
+	if mark != "" {
+		s.given = strings.Index(marks, mark)
+	}
+	return s
+}
+
+// number is the text of an amount, taken apart.
+type number struct {
+	sign    string
+	digits  string // with the marks
+	spaced  bool
+	mark    int  // of the last mark, -1 for none
+	certain bool // whether that is the decimal mark is certain
+	decimal bool // it is
+	both    bool // the other mark is between groups before it
+}
+
+func read(text string) number {
+	n := number{mark: -1}
+	n.digits = strings.Map(func(r rune) rune {
 		switch r {
 		case ' ', '\u00A0', '\u202F', '\u2009', '_', '\'': // between groups
+			n.spaced = true
 			return -1
 		}
 		return r
 	}, text)
-	plain = strings.TrimPrefix(plain, "+")
-	points, commas := strings.Count(plain, "."), strings.Count(plain, ",")
-	mark := ""
-	switch {
-	case points > 0 && commas > 0: // the last one is the decimal mark
-		mark = plain[strings.LastIndexAny(plain, ".,"):][:1]
-	case points == 1:
-		mark = "."
-	case commas == 1:
-		mark = ","
+	n.digits = strings.TrimPrefix(n.digits, "+")
+	if rest, negative := strings.CutPrefix(n.digits, "-"); negative {
+		n.sign, n.digits = "-", rest
 	}
-	whole, fraction := plain, ""
-	if mark != "" {
-		var found bool
-		whole, fraction, found = cutLast(plain, mark)
-		if !found || strings.ContainsAny(fraction, ".,") {
-			return book.Amount{}, fmt.Errorf("amount %.40q has its decimal mark in an odd place", text)
-		}
-		if strings.Contains(whole, mark) {
-			return book.Amount{}, fmt.Errorf("amount %.40q has two decimal marks", text)
-		}
+	at := strings.LastIndexAny(n.digits, marks)
+	if at < 0 {
+		return n
 	}
-	whole = strings.NewReplacer(".", "", ",", "").Replace(whole)
-	switch whole {
-	case "", "-":
-		whole += "0" // as in ".5"
-		if fraction == "" {
-			return book.Amount{}, fmt.Errorf("amount %.40q has no digits", text)
-		}
+	n.mark = strings.IndexByte(marks, n.digits[at])
+	whole, fraction := n.digits[:at], n.digits[at+1:]
+	switch same := strings.Contains(whole, n.digits[at:at+1]); {
+	case same: // several of a kind stand between groups
+		n.certain = true
+	case strings.ContainsAny(whole, marks): // of two kinds the last one is the decimal mark
+		n.certain, n.decimal, n.both = true, true, true
+	default:
+		n.certain = n.spaced || len(fraction) != 3 || len(whole) == 0 || len(whole) > 3 || whole[0] == '0'
+		n.decimal = n.certain
 	}
-	if fraction != "" {
-		whole += "." + fraction
-	}
-	return book.ParseAmount(whole)
+	return n
 }
 
-func cutLast(text, mark string) (before, after string, found bool) {
-	i := strings.LastIndex(text, mark)
-	if i < 0 {
-		return text, "", false
+// see takes a number of the input.
+func (s *styles) see(commodity, text string) {
+	n := read(text)
+	own := s.of[commodity]
+	if own == nil {
+		own = &style{}
+		s.of[strings.Clone(commodity)] = own
 	}
-	return text[:i], text[i+len(mark):], true
+	for _, st := range []*style{own, &s.all} {
+		st.spaced = st.spaced || n.spaced
+		if n.certain {
+			st.decimal[n.mark] = st.decimal[n.mark] || n.decimal
+			st.group[n.mark] = st.group[n.mark] || !n.decimal
+			st.group[1-n.mark] = st.group[1-n.mark] || n.both
+		}
+	}
+}
+
+// isDecimal tells whether the mark of a number that is not certain by itself is
+// the decimal one.
+func (s *styles) isDecimal(commodity string, mark int) (decimal, ok bool) {
+	own, all := s.of[commodity], &s.all
+	if own == nil {
+		own = &style{}
+	}
+	switch {
+	case s.given >= 0:
+		return mark == s.given, true
+	case own.decimal[mark] && own.group[mark]:
+		return false, false
+	case own.decimal[mark]:
+		return true, true
+	case own.group[mark], own.decimal[1-mark]:
+		return false, true
+	case own.group[1-mark], own.spaced:
+		return true, true
+	}
+	return true, mark == 0 && all.decimal[0] && !all.decimal[1] && !all.group[0] && !all.group[1] && !all.spaced
+}
+
+var errOpen = errors.New("the other numbers do not say whether its mark is the decimal one or stands between groups, a thousand times as much: " +
+	"say which with -decimal-mark")
+
+// parse reads an amount.
+func (s *styles) parse(commodity, text string) (book.Amount, error) {
+	n := read(text)
+	decimal := n.decimal
+	if n.mark >= 0 && (!n.certain || s.given >= 0 && n.decimal) {
+		var ok bool
+		if decimal, ok = s.isDecimal(commodity, n.mark); !ok {
+			return book.Amount{}, fmt.Errorf("amount %.40q: %w", text, errOpen)
+		}
+	}
+	whole, fraction := n.digits, ""
+	if decimal {
+		at := strings.LastIndexAny(n.digits, marks)
+		whole, fraction = n.digits[:at], n.digits[at+1:]
+		if whole == "" && fraction == "" {
+			return book.Amount{}, fmt.Errorf("amount %.40q has no digits", text)
+		}
+		if whole == "" {
+			whole = "0" // as in ".5"
+		}
+	}
+	if strings.Contains(whole, ".") && strings.Contains(whole, ",") {
+		return book.Amount{}, fmt.Errorf("amount %.40q has a mark in an odd place", text)
+	}
+	groups := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(marks, r) })
+	for i, g := range groups {
+		if i > 0 && len(g) < 2 || i > 0 && i == len(groups)-1 && len(g) < 3 {
+			return book.Amount{}, fmt.Errorf("amount %.40q has a mark in an odd place", text)
+		}
+	}
+	plain := n.sign + strings.Join(groups, "")
+	if fraction != "" {
+		plain += "." + fraction
+	}
+	amount, err := book.ParseAmount(plain)
+	if err != nil {
+		return book.Amount{}, fmt.Errorf("amount %.40q is not a decimal number", text)
+	}
+	return amount, nil
 }

@@ -61,13 +61,14 @@ func FormatOf(name string) (Format, error) {
 	return "", fmt.Errorf("cannot tell the format of %q by its name: say -format %s or -format %s", name, NDJSON, HledgerCSV)
 }
 
-// Open returns the source that reads r.
-func Open(r io.Reader, format Format) (Source, error) {
+// Open returns the source that reads r. What is said of [NewHledger] holds for r
+// and mark, which NDJSON does not need.
+func Open(r io.Reader, format Format, mark string) (Source, error) {
 	switch format {
 	case NDJSON:
 		return NewNDJSON(r), nil
 	case HledgerCSV:
-		return NewHledger(r), nil
+		return NewHledger(r, mark), nil
 	}
 	return nil, fmt.Errorf("format %q is not known: use %s or %s", string(format), NDJSON, HledgerCSV)
 }

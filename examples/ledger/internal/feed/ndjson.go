@@ -14,10 +14,13 @@ import (
 // maxLine bounds the bytes of one message.
 const maxLine = 1 << 20
 
-// ndjson reads one JSON object a line. Empty lines are passed over.
+// ndjson reads one JSON object a line. Empty lines are passed over. A line that
+// has several objects is read as if they stood on lines of their own: something
+// was added to an input whose last line had no end.
 type ndjson struct {
 	r    *bufio.Reader
 	line int
+	rest []byte // of the line, behind its first objects
 }
 
 // NewNDJSON returns the source that reads messages in their JSON form, one a
@@ -26,6 +29,9 @@ func NewNDJSON(r io.Reader) Source { return &ndjson{r: bufio.NewReaderSize(r, 1<
 
 // Next implements [Source].
 func (n *ndjson) Next() (Item, error) {
+	if len(n.rest) > 0 {
+		return n.decode(n.rest)
+	}
 	for {
 		text, tooLong, err := n.readLine()
 		if err != nil {
@@ -41,12 +47,28 @@ func (n *ndjson) Next() (Item, error) {
 		if len(text) == 0 {
 			continue
 		}
-		m, err := book.Decode(text)
-		if err != nil {
-			return Item{}, &Malformed{n.line, string(text), err}
-		}
-		return Item{n.line, m}, nil
+		return n.decode(text)
 	}
+}
+
+// decode decodes the first object of a line, and keeps the others.
+func (n *ndjson) decode(text []byte) (Item, error) {
+	n.rest = nil
+	m, err := book.Decode(text)
+	if errors.Is(err, book.ErrMore) {
+		objects := json.NewDecoder(bytes.NewReader(text))
+		var first json.RawMessage
+		if objects.Decode(&first) == nil {
+			if rest := bytes.TrimSpace(text[objects.InputOffset():]); rest[0] == '{' {
+				n.rest, text = rest, first
+				m, err = book.Decode(text)
+			}
+		}
+	}
+	if err != nil {
+		return Item{}, &Malformed{n.line, string(text), err}
+	}
+	return Item{n.line, m}, nil
 }
 
 // readLine reads up to and without the next line end. Of a line that is too

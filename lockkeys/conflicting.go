@@ -1,21 +1,16 @@
 package lockkeys
 
 // Conflicting appends to places those of the claims in the set that conflict
-// with c, whatever their order of arrival, each as often as requests of it do.
-// It only reads. Its cost is linear in requests × depth and in what is claimed
-// at, above and below the keys of c.
+// with c, whatever their order of arrival, some of them more than once. It only
+// reads. Its cost is linear in requests × depth and in what is claimed at, above
+// and below the keys of c.
 func (s *Set[T]) Conflicting(c *Claim, places []*Place[T]) []*Place[T] {
 	if s.root == nil {
 		return places
 	}
+	places = append(places, s.gather(c)...)
+	s.forget()
 	for _, r := range c.Requests() {
-		s.lights.gather(r.Key)
-		for i, l := range s.lights.inWay {
-			s.lights.inWay[i] = nil
-			places = append(places, l.place)
-		}
-		s.lights.inWay = s.lights.inWay[:0]
-
 		for depth := range r.Key.Depth() {
 			if n, ok := s.nodes.get(r.Key.Ancestor(depth)); ok {
 				places = n.conflicting(r, places)

@@ -22,9 +22,6 @@ func (ds *depths) drop(depth int) {
 	}
 }
 
-// only tells whether there is no key of another depth, from 1 on, than this.
-func (ds *depths) only(depth int) bool { return ds.mask&^(1<<(depth-1)) == 0 }
-
 // below tells whether there is a key deeper than this.
 func (ds *depths) below(depth int) bool { return ds.mask>>depth != 0 }
 

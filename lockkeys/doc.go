@@ -56,6 +56,6 @@
 //     queue at each key.
 //   - replace.go: a claim that gets into the line where others wait already.
 //   - shrink.go: a claim that gives up some of its keys.
-//   - index.go: the B-tree of both.
+//   - index.go: the B-tree.
 //   - blocker.go, conflicting.go: who waits for whom, and who is in the way.
 package lockkeys

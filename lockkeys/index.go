@@ -1,20 +1,18 @@
 package lockkeys
 
 import (
-	"hash/maphash"
+	"maps"
 	"strings"
 
 	"github.com/google/btree"
 )
 
-// index finds values by their keys: in a B-tree in tree order, with a small
-// table of those looked up lately in front of it. The zero index must be made
-// ready with init.
+// index finds values by their keys: in a B-tree in tree order, and at once in a
+// table. The zero index must be made ready with init.
 type index[V any] struct {
-	tree *btree.BTreeG[entry[V]]
-
-	seed   maphash.Seed
-	recent []recent[V] // sets of recentWays, by the low bits of the hash
+	tree  *btree.BTreeG[entry[V]]
+	byKey map[Key]V
+	peak  int // how many keys byKey has had room for, as far as known
 
 	found entry[V] // by visit
 	visit btree.ItemIteratorG[entry[V]]
@@ -25,25 +23,17 @@ type entry[V any] struct {
 	value V
 }
 
-// recent is a key that was looked up lately, and what came of it.
-type recent[V any] struct {
-	hash    uint64
-	key     Key
-	value   V
-	present bool // the key is in the tree
-}
-
 const (
-	degree     = 32   // of the B-tree
-	recentSize = 4096 // a power of two
-	recentWays = 4    // likewise
+	degree = 32 // of the B-tree
+	// A table that has had far more keys than this is made anew when it has no
+	// more, since it would keep its memory.
+	smallIndex = 2 * maxIdleNodes
 )
 
-// init makes x ready. Indexes with the same seed have the same hash of a key.
-func (x *index[V]) init(seed maphash.Seed) {
+// init makes x ready.
+func (x *index[V]) init() {
 	x.tree = btree.NewG(degree, func(a, b entry[V]) bool { return a.key.path < b.key.path })
-	x.seed = seed
-	x.recent = make([]recent[V], recentSize)
+	x.byKey = make(map[Key]V)
 	x.visit = func(e entry[V]) bool { x.found = e; return false }
 }
 
@@ -57,56 +47,29 @@ func (k Key) owned() Key {
 	return Key{strings.Clone(k.path)}
 }
 
-func (x *index[V]) len() int { return x.tree.Len() }
-
-func (x *index[V]) hash(k Key) uint64 { return maphash.String(x.seed, k.path) }
-
-// ways returns where a key with this hash can be in the table.
-func (x *index[V]) ways(hash uint64) []recent[V] {
-	return x.recent[hash&(recentSize-recentWays):][:recentWays]
-}
+func (x *index[V]) len() int { return len(x.byKey) }
 
 // get returns the value of k.
-func (x *index[V]) get(k Key) (value V, ok bool) { return x.getHashed(k, x.hash(k)) }
-
-// getHashed is get for a key whose hash is known.
-func (x *index[V]) getHashed(k Key, hash uint64) (value V, ok bool) {
-	ways := x.ways(hash)
-	for i := range ways {
-		if w := &ways[i]; w.hash == hash && w.key == k {
-			return w.value, w.present
-		}
-	}
-	e, ok := x.tree.Get(entry[V]{key: k})
-	copy(ways[1:], ways)
-	ways[0] = recent[V]{hash, k.owned(), e.value, ok}
-	return e.value, ok
+func (x *index[V]) get(k Key) (value V, ok bool) {
+	value, ok = x.byKey[k]
+	return value, ok
 }
 
 // put adds k, which is not in the index, with its value.
 func (x *index[V]) put(k Key, value V) {
 	x.tree.ReplaceOrInsert(entry[V]{k, value})
-	hash := x.hash(k)
-	ways := x.ways(hash)
-	at := len(ways) - 1 // the place of what is known of k, or the last
-	for i := range ways {
-		if ways[i].hash == hash && ways[i].key == k {
-			at = i
-		}
-	}
-	copy(ways[1:at+1], ways)
-	ways[0] = recent[V]{hash, k, value, true}
+	x.byKey[k] = value
+	x.peak = max(x.peak, len(x.byKey))
 }
 
 // remove takes k out.
 func (x *index[V]) remove(k Key) {
 	x.tree.Delete(entry[V]{key: k})
-	hash := x.hash(k)
-	ways := x.ways(hash)
-	for i := range ways {
-		if ways[i].hash == hash && ways[i].key == k {
-			ways[i] = recent[V]{}
-		}
+	delete(x.byKey, k)
+	if len(x.byKey) == smallIndex && x.peak > 8*smallIndex {
+		few := make(map[Key]V, smallIndex)
+		maps.Copy(few, x.byKey)
+		x.byKey, x.peak = few, smallIndex
 	}
 }
 

@@ -1,84 +1,75 @@
 package lockkeys
 
-import (
-	"slices"
-	"sync"
-)
+import "slices"
 
-// light is a key, other than the root, of an unhindered claim.
+// light is one of the keys of an unhindered claim, with its depth.
 //
-// Most claims are exclusive and conflict with nothing from when they are added
-// to when they are removed. Such a claim has no steps and leaves no marks on
-// the ancestors of its keys: each of them is a light key with its place, and
-// that is all.
+// Most claims are exclusive, have few keys and not the root, and conflict with
+// nothing from when they are added until they are removed, soon after. Such a
+// claim has no steps and leaves no marks on the ancestors of its keys: they are
+// in a table, and that is all.
 //
 // Invariant: a claim with light keys is granted, and no other claim in the set
-// conflicts with it. So none of the light keys in use contains another, and
-// nobody waits for one. Before a claim that conflicts is added, those in its
-// way are made heavy: they are given the steps that they did without. That
-// happens once in the life of a claim.
-type light[T any] struct {
+// conflicts with it. So no light key contains another, and nobody waits for
+// one. Before a claim that conflicts is added, those in its way are made heavy:
+// they are given the steps that they did without. So are the oldest when there
+// are more than maxLights keys: what stays long is heavy, and to go through all
+// light keys takes no more than a moment. Either happens once in the life of a
+// claim.
+type light struct {
 	key   Key
 	depth int
-	place *Place[T] // whose it is; nil if it is only kept for reuse
-
-	listed bool // in lights.first to lights.last
-	next   *light[T]
 }
 
-// lights is the light keys of a set: those in use, and some that are kept
-// because they are likely to be used again.
+const (
+	maxLights     = 256 // keys in use
+	maxLightClaim = 16  // of them, those of one claim
+)
+
+// lights is the light keys in use of a set.
 type lights[T any] struct {
-	keys index[*light[T]]
-
-	used   int // keys in use
+	byKey  map[Key]*Place[T] // and whose they are
 	depths depths
+	max    int // maxLights, but for tests
 
-	first, last *light[T] // candidates for removal, oldest first
-	spares      sync.Pool // of *light
+	oldest, latest *Place[T] // whose they are, in order of arrival
 
-	// Used by makeHeavy.
-	inWay []*light[T]
-	claim Claim
+	inWay []*Place[T] // used by gather
+	claim Claim       // used by becomeHeavy
 }
 
 // addLight adds an exclusive claim that conflicts with nothing, and reports
 // false, having changed nothing, for any other.
 func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
-	for _, r := range c.Requests() {
-		l := s.unhindered(r)
-		if l == nil {
-			p.lights = p.lights[:0]
+	ls, requests := &s.lights, c.Requests()
+	if len(requests) == 0 {
+		return true
+	}
+	if len(requests) > maxLightClaim {
+		return false
+	}
+	for _, r := range requests {
+		l := light{r.Key, r.Key.Depth()}
+		if r.Mode != Exclusive || l.depth == 0 || ls.atOrAbove(l) != nil || s.heavy > 0 && s.heavyInWay(l) {
+			p.noLights()
 			return false
 		}
 		p.lights = append(p.lights, l)
 	}
-	for _, l := range p.lights {
-		s.lights.use(l, p)
+	if s.anyBelow(p.lights) {
+		p.noLights()
+		return false
+	}
+	ls.use(p)
+	for len(ls.byKey) > ls.max {
+		s.becomeHeavy(ls.oldest)
 	}
 	return true
 }
 
-// unhindered returns the light key for r, or nil if r cannot have one.
-func (s *Set[T]) unhindered(r Request) *light[T] {
-	if r.Mode != Exclusive || r.Key.path == "" {
-		return nil
-	}
-	ls := &s.lights
-	hash := ls.keys.hash(r.Key)
-	l := ls.get(r.Key, hash)
-	if l.place != nil || !ls.depths.only(l.depth) && ls.related(l.key, l.depth) {
-		return nil
-	}
-	if s.heavy > 0 && s.heavyInWay(l, hash) {
-		return nil
-	}
-	return l
-}
-
-// heavyInWay tells whether an exclusive request for the key of l, with this
-// hash, conflicts with a claim that has steps.
-func (s *Set[T]) heavyInWay(l *light[T], hash uint64) bool {
+// heavyInWay tells whether an exclusive request for l conflicts with a claim
+// that has steps.
+func (s *Set[T]) heavyInWay(l light) bool {
 	if !s.root.takesIntent() {
 		return true
 	}
@@ -95,151 +86,167 @@ func (s *Set[T]) heavyInWay(l *light[T], hash uint64) bool {
 	if s.requests.mask>>(l.depth-1) == 0 {
 		return false // none as deep as l
 	}
-	n, ok := s.nodes.getHashed(l.key, hash)
+	n, ok := s.nodes.get(l.key)
 	return ok && n.used()
 }
 
-// makeHeavy gives steps to the claims with light keys that conflict with c.
-func (s *Set[T]) makeHeavy(c *Claim) {
-	ls := &s.lights
-	for _, r := range c.Requests() {
-		ls.gather(r.Key)
+// anyBelow tells whether one of these keys contains a light key in use other
+// than itself.
+func (s *Set[T]) anyBelow(keys []light) bool {
+	least := keys[0].depth
+	for _, k := range keys[1:] {
+		least = min(least, k.depth)
 	}
-	for i, l := range ls.inWay {
-		ls.inWay[i] = nil
-		p := l.place
-		if p == nil {
-			continue // another key of its claim came before it
-		}
-		ls.claim.Reset()
+	if !s.lights.depths.below(least) {
+		return false // as a rule
+	}
+	for p := s.lights.oldest; p != nil; p = p.newer {
 		for _, l := range p.lights {
-			ls.claim.Exclusive(l.key)
-		}
-		s.removeLights(p)
-		s.addHeavy(p, &ls.claim)
-	}
-	ls.claim.Reset()
-	ls.inWay = ls.inWay[:0]
-}
-
-// removeLights takes the light keys of p out of use.
-func (s *Set[T]) removeLights(p *Place[T]) {
-	for i, l := range p.lights {
-		s.lights.unuse(l)
-		p.lights[i] = nil
-	}
-	p.lights = p.lights[:0]
-}
-
-// shrinkLight takes the light key k of p, if it has that, out of use.
-func (s *Set[T]) shrinkLight(p *Place[T], k Key) {
-	for i, l := range p.lights {
-		s.looked++
-		if l.key == k {
-			s.lights.unuse(l)
-			p.lights = slices.Delete(p.lights, i, i+1)
-			return
+			s.looked++
+			if slices.ContainsFunc(keys, func(k light) bool { return k.depth < l.depth && k.key.Contains(l.key) }) {
+				return true
+			}
 		}
 	}
+	return false
 }
 
-// get returns the light key of k, with this hash, made if need be.
-func (ls *lights[T]) get(k Key, hash uint64) *light[T] {
-	if l, ok := ls.keys.getHashed(k, hash); ok {
-		return l
+// atOrAbove returns whose the light key in use is that contains l, or nil.
+func (ls *lights[T]) atOrAbove(l light) *Place[T] {
+	if p := ls.byKey[l.key]; p != nil {
+		return p
 	}
-	l, ok := ls.spares.Get().(*light[T])
-	if !ok {
-		l = new(light[T])
-	}
-	l.key, l.depth = k.owned(), k.Depth()
-	ls.keys.put(l.key, l)
-	ls.list(l)
-	return l
-}
-
-func (ls *lights[T]) use(l *light[T], p *Place[T]) {
-	l.place = p
-	ls.used++
-	ls.depths.add(l.depth)
-}
-
-func (ls *lights[T]) unuse(l *light[T]) {
-	l.place = nil
-	ls.used--
-	ls.depths.drop(l.depth)
-	ls.list(l)
-	ls.evict()
-}
-
-// related tells whether a light key in use is above or below k, of this depth.
-func (ls *lights[T]) related(k Key, depth int) bool {
-	return ls.atOrAbove(k, depth-1) != nil || ls.depths.below(depth) && ls.anyBelow(k)
-}
-
-func (ls *lights[T]) anyBelow(k Key) (found bool) {
-	ls.keys.below(k, func(l *light[T]) bool {
-		found = l.place != nil
-		return !found
-	})
-	return found
-}
-
-// atOrAbove returns the light key in use among the ancestors of k, from the
-// given depth on, or nil. With the depth of k itself that includes k.
-func (ls *lights[T]) atOrAbove(k Key, depth int) *light[T] {
-	depths := ls.depths.upTo(depth)
+	depths := ls.depths.upTo(max(l.depth-1, 0))
 	for d := depths.next(); d > 0; d = depths.next() {
-		if l, ok := ls.keys.get(k.Ancestor(d)); ok && l.place != nil {
-			return l
+		if p := ls.byKey[l.key.Ancestor(d)]; p != nil {
+			return p
 		}
 	}
 	return nil
 }
 
-// gather appends to inWay all light keys in use that contain k or that k
-// contains.
-func (ls *lights[T]) gather(k Key) {
-	depth := k.Depth()
-	if l := ls.atOrAbove(k, depth); l != nil {
-		ls.inWay = append(ls.inWay, l) // and then none is below
-	} else if ls.depths.below(depth) {
-		ls.keys.below(k, func(l *light[T]) bool {
-			if l.place != nil {
-				ls.inWay = append(ls.inWay, l)
+// makeHeavy gives steps to the claims with light keys that conflict with c.
+func (s *Set[T]) makeHeavy(c *Claim) {
+	for _, p := range s.gather(c) {
+		if len(p.lights) > 0 { // it may be in the way twice
+			s.becomeHeavy(p)
+		}
+	}
+	s.forget()
+}
+
+// gather finds the claims with light keys that conflict with c, some of
+// them more than once. The slice is to be given up with forget.
+func (s *Set[T]) gather(c *Claim) []*Place[T] {
+	ls := &s.lights
+	if ls.oldest == nil {
+		return nil
+	}
+	least := MaxDepth
+	for _, r := range c.Requests() {
+		l := light{r.Key, r.Key.Depth()}
+		least = min(least, l.depth)
+		if p := ls.atOrAbove(l); p != nil {
+			ls.inWay = append(ls.inWay, p)
+		}
+	}
+	for p := ls.oldest; p != nil && ls.depths.below(least); p = p.newer {
+		for _, l := range p.lights {
+			s.looked++
+			if c.hasAncestor(l) {
+				ls.inWay = append(ls.inWay, p)
+				break
 			}
-			return true
+		}
+	}
+	return ls.inWay
+}
+
+// forget empties what gather returned.
+func (s *Set[T]) forget() {
+	clear(s.lights.inWay)
+	s.lights.inWay = s.lights.inWay[:0]
+}
+
+// hasAncestor tells whether c has a request for an ancestor of l.
+func (c *Claim) hasAncestor(l light) bool {
+	if requests := c.Requests(); len(requests) <= maxLightClaim {
+		return slices.ContainsFunc(requests, func(r Request) bool {
+			return len(r.Key.path) < len(l.key.path) && r.Key.Contains(l.key)
 		})
 	}
+	for d := range l.depth {
+		if _, ok := c.find(l.key.Ancestor(d)); ok {
+			return true
+		}
+	}
+	return false
 }
 
-// list makes l a candidate for removal.
-func (ls *lights[T]) list(l *light[T]) {
-	if l.listed {
+// becomeHeavy gives steps to the claim of p, which has light keys.
+func (s *Set[T]) becomeHeavy(p *Place[T]) {
+	claim := &s.lights.claim
+	for _, l := range p.lights {
+		claim.Exclusive(l.key)
+	}
+	s.lights.unuse(p)
+	s.addHeavy(p, claim)
+	claim.Reset()
+}
+
+// use takes the light keys of p into use.
+func (ls *lights[T]) use(p *Place[T]) {
+	for _, l := range p.lights {
+		ls.byKey[l.key] = p
+		ls.depths.add(l.depth)
+	}
+	p.older = ls.latest
+	if p.older == nil {
+		ls.oldest = p
+	} else {
+		p.older.newer = p
+	}
+	ls.latest = p
+}
+
+// unuse takes the light keys of p, of which there may be none, out of use.
+func (ls *lights[T]) unuse(p *Place[T]) {
+	if len(p.lights) == 0 {
 		return
 	}
-	l.listed = true
-	if ls.last == nil {
-		ls.first = l
-	} else {
-		ls.last.next = l
+	for _, l := range p.lights {
+		delete(ls.byKey, l.key)
+		ls.depths.drop(l.depth)
 	}
-	ls.last = l
+	p.noLights()
+	if p.older == nil {
+		ls.oldest = p.newer
+	} else {
+		p.older.newer = p.newer
+	}
+	if p.newer == nil {
+		ls.latest = p.older
+	} else {
+		p.newer.older = p.older
+	}
+	p.older, p.newer = nil, nil
 }
 
-// evict removes the oldest candidates until few enough unused keys are left.
-// One that is in use again is only struck off the list.
-func (ls *lights[T]) evict() {
-	for ls.first != nil && ls.keys.len()-ls.used > maxIdleLights {
-		l := ls.first
-		if ls.first = l.next; ls.first == nil {
-			ls.last = nil
-		}
-		l.listed, l.next = false, nil
-		if l.place == nil {
-			ls.keys.remove(l.key)
-			l.key = Key{}
-			ls.spares.Put(l)
-		}
+func (p *Place[T]) noLights() {
+	clear(p.lights)
+	p.lights = p.lights[:0]
+}
+
+// shrinkLight takes the light key k of p, if it has that, out of use.
+func (s *Set[T]) shrinkLight(p *Place[T], k Key) {
+	i := slices.IndexFunc(p.lights, func(l light) bool { return l.key == k })
+	switch {
+	case i < 0:
+	case len(p.lights) == 1:
+		s.lights.unuse(p)
+	default:
+		delete(s.lights.byKey, k)
+		s.lights.depths.drop(p.lights[i].depth)
+		p.lights = slices.Delete(p.lights, i, i+1)
 	}
 }

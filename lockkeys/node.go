@@ -28,7 +28,7 @@ type node[T any] struct {
 	readers int
 	own     run[T] // one run for the lane, which mostly needs no more
 	ownUsed bool
-	listed  bool // in the set's list of idle nodes
+	listed  bool // in the set's list of idle nodes, which it is if it is idle
 
 	depth  int      // of the key
 	kids   int      // nodes whose parent is this one
@@ -36,9 +36,10 @@ type node[T any] struct {
 	lastX  *run[T]  //
 	early  steps[T] // the granted IS steps that are in a list
 
-	nextIdle *node[T]
-	stamp    uint64 // of the last Add or Shrink that came by, and
-	at       int    // the index of its step for this node
+	prevIdle, nextIdle *node[T] // in that list
+
+	stamp uint64 // of the last call of route that came by, and
+	at    int    // the index of its step for this node
 }
 
 // used tells whether a claim in the set uses the node; its ancestors are used
@@ -87,11 +88,15 @@ func (s *Set[T]) enqueue(st *step[T]) {
 
 // arrived is called when a step is about to enter the queue of its node.
 func (s *Set[T]) arrived(st *step[T]) {
-	if !st.node.used() {
+	n := st.node
+	if !n.used() {
 		s.used++
+		if n.listed {
+			s.unlistIdle(n)
+		}
 	}
 	if st.mode.real() {
-		s.requests.add(st.node.depth)
+		s.requests.add(n.depth)
 	}
 }
 

@@ -2,52 +2,51 @@ package lockkeys
 
 import (
 	"cmp"
-	"hash/maphash"
 	"iter"
 	"slices"
 	"sync"
 )
 
-// Set is the set of claimed keys: B-trees in which every claim has a place, in
-// the order in which they were added. A claim is granted when it conflicts
-// with no earlier claim still in the set; until then it waits, and what is
-// removed from the set tells which others are granted by that. Nothing is
-// ever scanned again.
+// Set is the set of claimed keys, in which every claim has a place, in the order
+// in which they were added. A claim is granted when it conflicts with no earlier
+// claim still in the set; until then it waits, and what is removed from the set
+// tells which others are granted by that. Nothing is ever scanned again.
 //
 // # When neighbours decide
 //
 // Were all claims in the set granted and exclusive, no key in it would contain
-// another. In tree order an ancestor of k could then only be the key just
-// before k and a descendant only the one just after it, and two neighbour
+// another. In a B-tree of the keys an ancestor of k could then only be the key
+// just before k and a descendant only the one just after it, and two neighbour
 // look-ups would decide. With shared keys, which may nest, and with waiting
 // claims, which overlap what they wait for, that is no longer true: a key in
 // between can hide the ancestor, and there may be any number of conflicting
-// descendants. So there are two kinds of claims, each with a tree of its own.
+// descendants. So there are two kinds of claims.
 //
-// Light claims are exclusive and in nobody's way, as most are. Their keys do
-// not contain each other. Since they mostly have one depth, or a few, a key is
-// not even compared with its neighbours but looked up itself, and its
-// ancestors only at depths where there are keys in use; a range below it is
-// looked through only if there are deeper ones.
+// Light claims are exclusive, new, and in nobody's way, as most are. Their keys
+// do not contain each other. Since they mostly have one depth, or a few, a key
+// is not even compared with its neighbours but looked up itself in a table, and
+// its ancestors only at depths where there are keys in use. The table is small:
+// only the latest claims are in it, so that what asks for a whole range can go
+// through all of it where there are deeper keys at all.
 //
-// All other claims, heavy ones, are shared, wait, or are waited for. Their
-// tree has a node for each of their keys and for all its ancestors, and a
-// claim leaves a mark in each: its own mode at the key, its intention above
-// it. What is claimed below k can be read at k; what is claimed above, on the
-// way up from it by parent pointers. Because this tree is closed under
-// ancestors, the deepest node that contains a new key k is an ancestor of the
-// node just before k, or that node itself: one neighbour look-up finds the
-// place of any key, and of what is missing there.
+// All other claims, heavy ones, are shared, wait, are waited for, have been in
+// the set for long, or have many keys. Theirs is the B-tree: it has a node for
+// each of their keys and for all its ancestors, and a claim leaves a mark in
+// each, its own mode at the key, its intention above it. What is claimed below
+// k can be read at k; what is claimed above, on the way up from it by parent
+// pointers. Because the tree is closed under ancestors, the deepest node that
+// contains a new key k is an ancestor of the node just before k, or that node
+// itself: one neighbour look-up finds the place of any key, and of what is
+// missing there. A table of all nodes finds those that are there already.
 //
 // # Cost
 //
 // Adding a claim is linear in requests × depth. So is removing one, amortised,
 // and linear in the waits that end by it. Neither depends on how many claims
-// are in the set, but for the look-up of a key not seen lately, which is
-// logarithmic. A claim for a key above others looks through the light keys
-// below it, once for each of those. A few thousand keys no longer in use are
-// kept to save making them anew; other than these, memory follows the claims
-// in the set.
+// are in the set, but for a key without a node whose claim is heavy, which is
+// looked up in the B-tree. A few thousand nodes no longer in use are kept to
+// save making them anew; other than these, memory follows the claims in the
+// set.
 //
 // Claims are removed in any order; withdrawing one that waits costs no more
 // than any removal.
@@ -69,18 +68,15 @@ type Set[T any] struct {
 	added uint64 // places ever added
 	stamp uint64 // calls of route ever made
 
-	idleFirst, idleLast *node[T] // candidates for removal, oldest first
+	idleFirst, idleLast *node[T] // the idle nodes, in the order in which they became so
 
 	spareRuns, spareNodes sync.Pool
 	woken                 []*Place[T] // granted by the call under way
 	looked                int         // how much was gone over by it, for tests
 }
 
-// How many keys of each kind are kept though no claim uses them.
-const (
-	maxIdleLights = 4096
-	maxIdleNodes  = 2048
-)
+// How many nodes are kept though no claim uses them.
+const maxIdleNodes = 2048
 
 // Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
 // Place may be used again when its claim has been removed, and keeps its
@@ -89,8 +85,8 @@ type Place[T any] struct {
 	// Owner is the caller's, to get from a place to whose it is.
 	Owner T
 
-	lights  []*light[T] // or else
-	steps   []step[T]   // a zero one is over; see Shrink
+	lights  []light   // or else
+	steps   []step[T] // a zero one is over; see Shrink
 	uses    map[*node[T]]*use[T]
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
@@ -98,6 +94,8 @@ type Place[T any] struct {
 	// was granted, or [Set.Hold] was called. It may not wait for one that does
 	// not hold.
 	holds bool
+
+	older, newer *Place[T] // in lights
 }
 
 // Granted tells whether the claim waits for nothing: whether it conflicts
@@ -108,9 +106,8 @@ func (p *Place[T]) Granted() bool { return p.blocked == 0 }
 func (p *Place[T]) InSet() bool { return p.seq != 0 }
 
 func (s *Set[T]) init() {
-	seed := maphash.MakeSeed()
-	s.lights.keys.init(seed)
-	s.nodes.init(seed)
+	s.lights.byKey, s.lights.max = make(map[Key]*Place[T]), maxLights
+	s.nodes.init()
 	s.root = new(node[T])
 	s.nodes.put(Key{}, s.root)
 }
@@ -206,7 +203,7 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 // leave takes what p claims out of the set and grants what waited for it.
 func (s *Set[T]) leave(p *Place[T]) {
 	if len(p.steps) == 0 {
-		s.removeLights(p)
+		s.lights.unuse(p)
 		return
 	}
 	s.heavy--
@@ -256,12 +253,10 @@ func (s *Set[T]) deepest(k Key) *node[T] {
 	return n
 }
 
-// listIdle makes a node that nothing uses a candidate for removal.
+// listIdle makes n, which is idle now, the last candidate for removal.
 func (s *Set[T]) listIdle(n *node[T]) {
-	if n.listed {
-		return
-	}
 	n.listed = true
+	n.prevIdle = s.idleLast
 	if s.idleLast == nil {
 		s.idleFirst = n
 	} else {
@@ -270,20 +265,29 @@ func (s *Set[T]) listIdle(n *node[T]) {
 	s.idleLast = n
 }
 
-// evict removes the oldest candidates until few enough unused nodes are left.
-// One that is in use again is only struck off the list. There is a candidate
-// in every subtree that is not used.
+// unlistIdle is called when n is about to be idle no more, or to go.
+func (s *Set[T]) unlistIdle(n *node[T]) {
+	n.listed = false
+	if n.prevIdle == nil {
+		s.idleFirst = n.nextIdle
+	} else {
+		n.prevIdle.nextIdle = n.nextIdle
+	}
+	if n.nextIdle == nil {
+		s.idleLast = n.prevIdle
+	} else {
+		n.nextIdle.prevIdle = n.prevIdle
+	}
+	n.prevIdle, n.nextIdle = nil, nil
+}
+
+// evict removes the nodes that have been idle for longest until few enough
+// unused ones are left. There is an idle one in every subtree that is not used.
 func (s *Set[T]) evict() {
 	for s.idleFirst != nil && s.nodes.len()-s.used > maxIdleNodes {
+		s.looked++
 		n := s.idleFirst
-		s.idleFirst = n.nextIdle
-		if s.idleFirst == nil {
-			s.idleLast = nil
-		}
-		n.listed, n.nextIdle = false, nil
-		if !n.idle() {
-			continue
-		}
+		s.unlistIdle(n)
 		s.nodes.remove(n.key)
 		parent := n.parent
 		*n = node[T]{}
@@ -302,19 +306,18 @@ func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
 		if s.root == nil {
 			return
 		}
-		var lights []*light[T]
-		s.lights.keys.all(func(l *light[T]) bool {
-			if l.place != nil {
-				lights = append(lights, l)
-			}
-			return true
-		})
+		var lights []Key
+		for k := range s.lights.byKey {
+			lights = append(lights, k)
+		}
+		slices.SortFunc(lights, Key.Compare)
 		yieldLights := func(before *Key) bool {
-			for len(lights) > 0 && (before == nil || lights[0].key.Compare(*before) < 0) {
-				if !yield(Request{lights[0].key, Exclusive}, lights[0].place) {
+			for len(lights) > 0 && (before == nil || lights[0].Compare(*before) < 0) {
+				k := lights[0]
+				lights = lights[1:]
+				if !yield(Request{k, Exclusive}, s.lights.byKey[k]) {
 					return false
 				}
-				lights = lights[1:]
 			}
 			return true
 		}

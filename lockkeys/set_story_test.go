@@ -398,10 +398,11 @@ func TestSetForgetsOwners(t *testing.T) {
 	require.Zero(t, s.Len())
 }
 
-// A burst of claims leaves no more nodes behind than maxIdleNodes allows.
+// A burst of claims leaves no more nodes behind than maxIdleNodes allows, and
+// no table with room for them.
 func TestSetAfterABurst(t *testing.T) {
 	var s Set[int]
-	places := make([]Place[int], 3*maxIdleLights)
+	places := make([]Place[int], 10*smallIndex)
 	var c Claim
 	for i := range places {
 		c.Reset()
@@ -414,6 +415,7 @@ func TestSetAfterABurst(t *testing.T) {
 		s.Remove(&places[i], nil)
 	}
 	require.LessOrEqual(t, s.nodes.len(), maxIdleNodes+1)
+	require.Equal(t, smallIndex, s.nodes.peak)
 }
 
 // To give back the keys of a claim one by one goes once through them all.

@@ -2,7 +2,6 @@ package lockkeys
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -119,9 +118,7 @@ func checkNodes(t require.TestingT, s *Set[int]) {
 	require.Equal(t, used, s.used)
 	s.nodes.all(func(n *node[int]) bool {
 		require.Equal(t, kids[n], n.kids, "kids of %v", n.key)
-		if n.idle() {
-			require.True(t, n.listed, "%v is idle and so listed", n.key)
-		}
+		require.Equal(t, n.idle(), n.listed)
 		checkQueue(t, n)
 		return true
 	})
@@ -133,34 +130,37 @@ func checkLights(t require.TestingT, s *Set[int], m *model) {
 		return
 	}
 	ls := &s.lights
-	used, heavy := 0, 0
+	var held [MaxDepth + 1]int
+	used, heavy, linked := 0, 0, 0
 	for _, c := range m.claims {
-		used += len(c.place.lights)
 		if len(c.place.steps) > 0 {
 			heavy++
 			require.Empty(t, c.place.lights)
 		} else {
 			require.Len(t, c.place.lights, len(c.claim.Requests()))
 		}
+		if len(c.place.lights) > 0 {
+			linked++
+		}
 		for _, l := range c.place.lights {
-			require.Same(t, c.place, l.place)
+			used++
+			held[l.depth]++
+			require.Equal(t, l.key.Depth(), l.depth)
+			require.Same(t, c.place, ls.byKey[l.key])
 			for _, other := range m.claims {
 				require.True(t, other == c || !other.claim.Conflicts(c.claim), "a light claim conflicts with none")
 			}
 		}
 	}
 	require.Equal(t, heavy, s.heavy)
-	require.Equal(t, used, ls.used)
-	var held [MaxDepth + 1]int
-	ls.keys.all(func(l *light[int]) bool {
-		require.Equal(t, l.key.Depth(), l.depth)
-		if l.place != nil {
-			held[l.depth]++
-		} else {
-			require.True(t, l.listed)
-		}
-		return true
-	})
+	require.Len(t, ls.byKey, used)
+	var last *Place[int]
+	for p := ls.oldest; p != nil; last, p = p, p.newer {
+		require.Same(t, last, p.older)
+		linked--
+	}
+	require.Same(t, last, ls.latest)
+	require.Zero(t, linked)
 	checkDepths(t, &ls.depths, held)
 	held = [MaxDepth + 1]int{}
 	for _, c := range m.claims {
@@ -287,6 +287,8 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			next int
 			key  = rapid.SampledFrom([]func(*rapid.T) Key{genCrowdedKey, genKey}).Draw(t, "keys")
 		)
+		s.init()
+		s.lights.max = rapid.SampledFrom([]int{0, 3, maxLights}).Draw(t, "light keys")
 		add := func(claim *Claim) {
 			p := new(Place[int])
 			if len(free) > 0 {
@@ -504,24 +506,4 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			},
 		})
 	})
-}
-
-// Nodes are kept for reuse, but not more than a bounded number, whatever was
-// in the set before.
-func TestSetForgetsKeys(t *testing.T) {
-	var s Set[int]
-	for i := range 3 * maxIdleLights {
-		var p Place[int]
-		require.True(t, s.Add(&p, NewClaim(Request{Key: Must("client", fmt.Sprint(i), "account", "7")})))
-		require.Empty(t, s.Remove(&p, nil))
-	}
-	require.LessOrEqual(t, s.lights.keys.len(), maxIdleLights)
-	for i := range 3 * maxIdleLights {
-		var p Place[int]
-		require.True(t, s.Add(&p, NewClaim(Request{Key: Must("client", fmt.Sprint(i), "account", "7"), Mode: Shared})))
-		require.Empty(t, s.Remove(&p, nil))
-	}
-	require.LessOrEqual(t, s.nodes.len(), maxIdleNodes+1)
-	require.Zero(t, s.used)
-	require.Zero(t, s.Len())
 }

@@ -245,7 +245,8 @@ func (p *Publisher) Ready() error {
 }
 
 // Alive returns a context that ends with the connection that there is; if there
-// is none, it has ended. Package replay/backup sends another way until then.
+// is none, it has ended. Package replay/backup sends another way until there is
+// one again, and a relay of package outbox waits for it.
 func (p *Publisher) Alive() context.Context { return *p.life.Load() }
 
 // Close accepts nothing more, waits until all that was accepted is confirmed or

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
+	"github.com/interlock-go/interlock/internal/loglimit"
 	"github.com/interlock-go/interlock/ordering"
 )
 
 // Handler takes events over HTTP and offers them to a sink. It is an
 // [net/http.Handler] for any path and may be used from any number of goroutines
 // at once. There is nothing to close: [net/http.Server.Shutdown] waits for the
-// requests that are being served, ReadTimeout and Wait at most.
+// requests that are being served, ReadTimeout, Wait and WriteTimeout at most.
 //
 // A request is served once it is known to be of somebody who may send it. Those
 // of others cost what they bring along: nobody is kept from being served by them,
@@ -37,6 +38,8 @@ type Handler struct {
 	intake   *intake         // of bodies whose senders are not known
 	slots    *httpauth.Slots // of requests whose senders are
 	limiters []*rate.Limiter // for all events, and then for those of each sender
+
+	sinkErrors loglimit.Limit // each request would be a line
 
 	stats struct {
 		requests, turnedAway, events, refused, unfinished atomic.Uint64
@@ -74,6 +77,7 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 		slots:    httpauth.NewSlots(cfg.MaxOpen, cfg.MaxOpenBytes, cfg.Share),
 		limiters: []*rate.Limiter{newLimiter(cfg.Rate, cfg.MaxEvents)},
 	}
+	h.sinkErrors = loglimit.Limit{Lines: 1, Every: 10 * time.Second}
 	for range max(h.guard.senders(), 1) {
 		h.limiters = append(h.limiters, newLimiter(cfg.Rate*cfg.Share, cfg.MaxEvents))
 	}
@@ -212,7 +216,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, events []*orderin
 	defer cancel()
 	p := newPost(len(events))
 	if offered, err := p.offer(ctx, h.cfg.Sink, events); err != nil && ctx.Err() == nil {
-		h.cfg.Logger.Error("backup: the sink takes no events", "error", err)
+		if ok, more := h.sinkErrors.Take(); ok {
+			h.cfg.Logger.Error("backup: the sink takes no events", "error", err, "more_since_last", more)
+		}
 		if offered == 0 {
 			return &refusal{status: http.StatusServiceUnavailable, code: codeUnavailable, after: time.Second,
 				err: errors.New("no events are taken now; the receiver has logged why")}
@@ -220,6 +226,12 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, events []*orderin
 	}
 	results := p.wait(ctx)
 	h.count(results)
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
+	defer func() {
+		_ = control.Flush()
+		_ = control.SetWriteDeadline(time.Time{}) // the next answer has its own
+	}()
 	body, err := json.Marshal(answerBody{Version, results})
 	if err != nil {
 		panic(err) // strings and numbers only

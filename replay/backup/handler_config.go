@@ -77,10 +77,13 @@ type HandlerConfig struct {
 	// should be longer than the sequencer's GapTimeout, and shorter than the
 	// senders' time-outs. Default: 5 s.
 	Wait time.Duration
+	// WriteTimeout bounds how long a sender may take to read its answer, which
+	// counts as being served. Default: 10 s.
+	WriteTimeout time.Duration
 
-	// Logger is told of requests that were not authorised, one in ten seconds
-	// and how many there were, and of the sink's errors, which senders are not
-	// told of. Default: slog.Default().
+	// Logger is told of requests that were not authorised and of the sink's
+	// errors, which senders are not told of: of each kind one in ten seconds,
+	// and how many there were. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -96,6 +99,7 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	settings.Default(&c.ReadTimeout, 10*time.Second)
 	settings.Default(&c.MinRate, 16<<10)
 	settings.Default(&c.Wait, 5*time.Second)
+	settings.Default(&c.WriteTimeout, 10*time.Second)
 	c.Logger = safelog.New(c.Logger)
 	return c
 }
@@ -132,5 +136,6 @@ func (c HandlerConfig) validate() error {
 	p.Add(c.ReadTimeout < 0, "ReadTimeout is %v: it must not be negative", c.ReadTimeout)
 	p.Add(c.MinRate < 0, "MinRate is %d: it must not be negative", c.MinRate)
 	p.Add(c.Wait < 0, "Wait is %v: it must not be negative", c.Wait)
+	p.Add(c.WriteTimeout < 0, "WriteTimeout is %v: it must not be negative", c.WriteTimeout)
 	return p.Err(ErrConfig)
 }

@@ -383,11 +383,11 @@ func TestBadHandlerConfig(t *testing.T) {
 	_, err = backup.NewHandler(backup.HandlerConfig{Public: true,
 		Keys:   []backup.Key{{ID: "a b", Secret: newKey.Secret}, newKey, newKey, {ID: "a", Secret: []byte("short")}},
 		Tokens: []backup.Token{"short", "with blanks between the words of it"}, MaxSkew: -1, MaxEvents: -1, MaxBytes: -1, MaxOpen: -1,
-		MaxOpenBytes: -1, MaxReadBytes: -2, Share: 1.5, Rate: math.NaN(), ReadTimeout: -1, MinRate: -1, Wait: -1})
+		MaxOpenBytes: -1, MaxReadBytes: -2, Share: 1.5, Rate: math.NaN(), ReadTimeout: -1, MinRate: -1, Wait: -1, WriteTimeout: -1})
 	require.ErrorIs(t, err, backup.ErrConfig)
 	for _, problem := range []string{"Public is set, and Keys or Tokens", `Keys[0]: key ID "a b"`, `Keys[2]: ID "2026"`, "the secret is 5 bytes",
 		"Tokens[0]: 5 characters", "Tokens[1]: use letters", "MaxSkew", "MaxEvents", "MaxBytes", "MaxOpen is", "MaxOpenBytes", "MaxReadBytes",
-		"Share", "Rate is NaN", "ReadTimeout", "MinRate", "Wait"} {
+		"Share", "Rate is NaN", "ReadTimeout", "MinRate", "Wait is", "WriteTimeout"} {
 		assert.ErrorContains(t, err, problem)
 	}
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", newKey, newKey, newKey, newKey), "fedcba", "secrets stay out of logs")

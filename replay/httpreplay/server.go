@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/httpauth"
+	"github.com/interlock-go/interlock/internal/loglimit"
 	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
@@ -57,7 +58,7 @@ type ServerConfig struct {
 
 	// Logger is told of requests that were not authorised, one in ten seconds
 	// and how many there were, and of the source's errors, which clients are
-	// not told of. Default: slog.Default().
+	// not told of, ten in ten seconds. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -110,6 +111,7 @@ type Server struct {
 	refusals *httpauth.Refusals
 	requests atomic.Uint64
 	failed   atomic.Uint64
+	failures loglimit.Limit // each request would be a line
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -132,6 +134,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg:      cfg,
 		slots:    httpauth.NewSlots(cfg.MaxOpen, math.MaxInt64, cfg.Share),
 		refusals: httpauth.NewRefusals(cfg.Logger, "httpreplay: request refused"),
+		failures: loglimit.Limit{Lines: 10, Every: 10 * time.Second},
 	}
 	for _, k := range cfg.Keys {
 		s.keys = append(s.keys, httpauth.Key(k))
@@ -219,7 +222,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.R
 		refuse(w, http.StatusInternalServerError, "failed", "the source failed; its server has logged why")
 	}
 	s.failed.Add(1)
-	s.cfg.Logger.Error("httpreplay: no answer", "asked", fmt.Sprintf("%.200s", asked), "error", err)
+	if ok, more := s.failures.Take(); ok {
+		s.cfg.Logger.Error("httpreplay: no answer", "asked", fmt.Sprintf("%.200s", asked), "error", err, "more_since_last", more)
+	}
 }
 
 // write writes an answer, for as long as that may take.

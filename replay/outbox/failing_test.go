@@ -104,8 +104,8 @@ func TestManyStreamsFail(t *testing.T) {
 		failing int
 		told    int // lines of MaxFailing
 	}{
-		"kept in mind":     {outbox.RelayConfig{}, 1200, 1200, 0},
-		"more than that":   {outbox.RelayConfig{MaxFailing: 100}, 1200, 100, 1},
+		"kept in mind":     {outbox.RelayConfig{}, 1100, 1100, 0},
+		"more than that":   {outbox.RelayConfig{MaxFailing: 100}, 300, 100, 1},
 		"a small window":   {outbox.RelayConfig{Window: 2}, 100, 100, 0},
 		"a window of one":  {outbox.RelayConfig{Window: 1}, 100, 100, 0},
 		"a bound of tries": {outbox.RelayConfig{MaxAttempts: 1_000_000}, 100, 100, 0},
@@ -116,7 +116,7 @@ func TestManyStreamsFail(t *testing.T) {
 				box, db := p.box(t, outbox.Config{})
 				x, log := newTenant(), &lines{}
 				config := test.config
-				config.MaxBackoff, config.Logger = 200*time.Millisecond, log.logger()
+				config.InitialBackoff, config.MaxBackoff, config.Logger = 50*time.Millisecond, 2*time.Second, log.logger()
 				fill(t, box, db, "bad/", test.bad)
 				relay, _ := start(t, box, x, config)
 				require.Eventually(t, func() bool { return relay.Stats().Failures >= uint64(test.bad) }, 60*time.Second, 5*time.Millisecond)

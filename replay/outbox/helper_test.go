@@ -241,5 +241,5 @@ func allSent(t testing.TB, box *outbox.Outbox) {
 	require.Eventually(t, func() bool {
 		s, err := box.Stats(t.Context())
 		return err == nil && s.Unsent == 0
-	}, 30*time.Second, 5*time.Millisecond)
+	}, 60*time.Second, 5*time.Millisecond)
 }

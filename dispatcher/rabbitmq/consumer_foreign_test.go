@@ -203,6 +203,34 @@ func TestDeadLettersWithoutAPlace(t *testing.T) {
 	}
 }
 
+// A connection that dead letters have no way to make is no place either.
+func TestDeadLettersWithoutAConnection(t *testing.T) {
+	const poison, good = 5, 10
+	d := poisoned(t, poison, good)
+	place := newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	var calls, mended atomic.Int64
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Endpoint: rabbitmq.Endpoint{
+			AnswerTimeout: time.Second, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+			Dial: func(ctx context.Context) (*amqp.Connection, error) {
+				if calls.Add(1) == 1 || mended.Load() > 0 {
+					return rabbitmq.Dial(d.node.URL(), amqp.Config{})(ctx)
+				}
+				return nil, amqp.ErrCredentials
+			},
+		},
+		Receiver: rabbitmq.Events(o.Sequencer), DeadLetter: rabbitmq.Address{Key: place.queue},
+	})
+	require.Eventually(t, func() bool { return len(o.diary.all()) == good && s.consumer.Stats().Stuck > 0 }, waitAtMost, tick)
+	require.ErrorIs(t, s.consumer.Ready(), amqp.ErrCredentials)
+	mended.Store(1)
+	require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 && s.consumer.Ready() == nil }, waitAtMost, tick)
+	s.end(t)
+	require.Eventually(t, func() bool { return place.left(place.queue) >= poison }, waitAtMost, tick)
+	d.requireEmpty()
+}
+
 // More dead letters than may wait stop the queue, until they have a place.
 func TestTooManyDeadLettersWithoutAPlace(t *testing.T) {
 	const poison, good, prefetch, most = 20, 5, 2, 3

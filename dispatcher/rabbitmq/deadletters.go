@@ -65,14 +65,14 @@ func (l *deadLetters) publish(d *delivery, reason error) {
 	}()
 }
 
-// try publishes a letter, cut if it has to be. It waits for an answer as long as
-// the channel lives, and not long when the consumer is to stop.
+// try publishes a letter, cut if it has to be. It waits for AnswerTimeout, and not
+// for long when the consumer is to stop.
 func (l *deadLetters) try(d *delivery, letter *amqp.Publishing) error {
 	p, err := l.publisher()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(d.alive)
+	ctx, cancel := context.WithTimeout(d.alive, l.cfg.AnswerTimeout)
 	defer cancel()
 	defer context.AfterFunc(d.stop, func() {
 		sleep(ctx, closeTimeout)

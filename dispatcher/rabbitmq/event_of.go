@@ -69,7 +69,10 @@ func eventOf(m amqp.Delivery) (_ *ordering.Event, left []string, _ error) {
 		e.Time, left = time.Time{}, append(left, "property timestamp")
 	}
 	for name, value := range m.Headers {
-		if name == ordering.SequenceIDHeader || isBrokers(name) {
+		if name == ordering.SequenceIDHeader {
+			continue
+		}
+		if _, isText := value.(string); isBrokers(name) && !isText {
 			continue
 		}
 		if !takeHeader(e, name, value) {

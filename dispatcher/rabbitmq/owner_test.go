@@ -252,3 +252,37 @@ func TestAnOwnerHasNoPriority(t *testing.T) {
 	require.ErrorContains(t, <-s.done, "must not have a priority")
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
 }
+
+// Who loses a stream to somebody else, without losing the channel, learns of it
+// from the store. The next term does not rely on what this one knew.
+func TestAnOwnerThatLosesAStream(t *testing.T) {
+	d := newDesk(t, rabbitmq.Queue{SingleActive: true})
+	store, diary := ordering.NewMemory(), newDiary()
+	handler := func(_ context.Context, job ordering.Job) error {
+		defer diary.begin(job.Event.Positions[0].String())()
+		return nil
+	}
+	p := d.join(store, handler)
+	d.send("1", "a=1", "")
+	require.Eventually(t, func() bool { return len(diary.all()) == 1 && p.consumer.Stats().Open == 0 }, waitAtMost, tick)
+
+	other, err := ordering.New(t.Context(), ordering.Config{Store: store, Handler: handler, Logger: quiet()})
+	require.NoError(t, err)
+	e := &ordering.Event{ID: "2", Positions: []ordering.Position{{Stream: lockkeys.Must("a"), Number: 2}}}
+	require.NoError(t, other.Offer(t.Context(), e, nil))
+	require.NoError(t, other.Drain(t.Context()))
+	require.NoError(t, other.Close())
+
+	d.send("2", "a=2", "")
+	d.send("3", "a=3", "")
+	require.Eventually(t, func() bool {
+		all := diary.all()
+		return len(all) > 0 && all[len(all)-1] == "a=3" && p.consumer.Stats().Open == 0
+	}, waitAtMost, tick)
+	p.end(t)
+	assert.GreaterOrEqual(t, p.terms.Load(), int64(2))
+	parked, err := store.Parked(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, parked)
+	d.requireEmpty()
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 )
 
@@ -31,6 +32,7 @@ type sieve struct {
 	in    *bufio.Reader
 	pass  int    // bytes of the current frame that come from in
 	ready []byte // what is to be passed on before them
+	frame []byte // for frames with properties
 }
 
 func newSieve(socket net.Conn) *sieve {
@@ -79,7 +81,8 @@ func (s *sieve) next() error {
 	case head[0] != frameContent || size > sievedFrame:
 		s.pass = size + frameEnds
 	default:
-		frame := make([]byte, size+frameEnds)
+		s.frame = slices.Grow(s.frame[:0], size+frameEnds)
+		frame := s.frame[:size+frameEnds]
 		for n := 0; n < len(frame); { // so that a deadline loses nothing
 			read, err := s.in.Read(frame[n:])
 			if n += read; err != nil {

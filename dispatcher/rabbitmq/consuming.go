@@ -196,7 +196,8 @@ func (w *consuming) giveAgain(ctx context.Context, d *delivery, err error) error
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = w.cfg.MinBackoff, w.cfg.MaxBackoff
 	for isAway(err) && !d.settled.Load() && ctx.Err() == nil {
-		w.away.Store(&err)
+		reason := err
+		w.away.Store(&reason)
 		wait := delays.NextBackOff()
 		w.rare.away.say(func(missed int) {
 			w.cfg.Logger.Warn("rabbitmq: the store does not take a message, which is given to it again; the queue waits",

@@ -5,7 +5,7 @@
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
 # make soak    the crash tests of the ledger for SOAK rounds, and those with a broker for CHAOS
-# make deps    what the tests need and Go does not bring: hledger, PostgreSQL, RabbitMQ
+# make deps    what the tests need and Go does not bring: hledger, PostgreSQL, PgBouncer, RabbitMQ
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -37,6 +37,7 @@ deps:
 	@need=; \
 	command -v hledger >/dev/null || need="$$need hledger"; \
 	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || need="$$need postgresql"; \
+	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || need="$$need pgbouncer"; \
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || need="$$need rabbitmq-server"; \
 	[ -n "$$need" ] || exit 0; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \

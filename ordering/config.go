@@ -28,7 +28,8 @@ type Config struct {
 	// Dispatcher says how handlers run: workers, policy, bounds, attempts and
 	// back-off, timeout, observer and logger. Here the default for Workers is
 	// 64, since handlers mostly wait for a store, and those that wait for the
-	// same flush of a disk share it; for MaxAttempts it is 5. Keys, Handler,
+	// same flush of a disk share it (a store on PostgreSQL should have a
+	// connection for each: New logs a warning if not); for MaxAttempts it is 5. Keys, Handler,
 	// BatchHandler, Failure, FailureFor and DeadLetter are the sequencer's and
 	// must not be set. StrictLocking is always on: an event's keys are kept
 	// until its numbers are done, which is after its handler has returned.

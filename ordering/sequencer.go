@@ -100,9 +100,23 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 		s.cancel(ErrClosed)
 		return nil, errors.Join(err, s.dispatcher.Close())
 	}
+	s.compareWorkers()
 	s.goroutines.Go(s.keep)
 	s.goroutines.Go(s.tidy)
 	return s, nil
+}
+
+// compareWorkers tells who has more workers than the store has connections for.
+func (s *Sequencer) compareWorkers() {
+	store, ok := s.cfg.Store.(interface{ MaxHandlers() int })
+	if !ok {
+		return
+	}
+	if most, workers := store.MaxHandlers(), s.cfg.Dispatcher.Workers; most > 0 && workers > most {
+		s.cfg.Logger.Warn("the sequencer has more workers than its store has connections for handlers: "+
+			"those that are too many wait for the others; give the store as many (pool_max_conns in the URL of package postgres)",
+			"workers", workers, "connections", most)
+	}
 }
 
 // recover takes up what the store holds.

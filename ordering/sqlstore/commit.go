@@ -54,7 +54,7 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) })
+	return s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) }, nil)
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it

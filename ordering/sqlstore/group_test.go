@@ -107,9 +107,8 @@ func TestACommitThatFails(t *testing.T) {
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(ON)"}}.Encode()
 	writes, err := driver.NewConnector(source)
 	require.NoError(t, err)
-	reads, err := sql.Open("sqlite", source)
-	require.NoError(t, err)
-	store := closed(t)(sqlstore.NewSQLite(t.Context(), sqlstore.SQLite{Writes: writes, Guard: sqlite.Guard, Reads: reads}))
+	store := closed(t)(sqlstore.NewSQLite(t.Context(), sqlstore.SQLite{Writes: writes, Guard: sqlite.Guard,
+		Own: sql.OpenDB(writes), Reads: sql.OpenDB(writes)}))
 	require.NoError(t, store.Migrate(t.Context(), "child", []string{
 		`CREATE TABLE parent (id INT PRIMARY KEY); CREATE TABLE child (parent INT REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`}))
 	orphan := func(ctx context.Context, tx *sql.Tx) error {

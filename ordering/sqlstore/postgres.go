@@ -13,30 +13,58 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// NewPostgres makes a store of a PostgreSQL database that is opened already;
-// package postgres does so from a URL. Each commit takes one connection, so db
-// should have as many as there are workers, and a few more. The store closes
-// db, also on an error.
-func NewPostgres(ctx context.Context, db *sql.DB) (*Store, error) {
-	if err := migrate(ctx, db, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL)); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	b := &postgres{db: db, limit: &duration{}}
-	return &Store{db: db, writes: db, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, limit: b.limit}, nil
+// Pools are those of a PostgreSQL database. They are three, so that nobody waits
+// for a connection of those who wait for him: handlers that have a transaction
+// may read beside it, and the store sees to its own whatever handlers do.
+type Pools struct {
+	Handlers *sql.DB // for [Store.Do] and commits: one connection for each handler at work
+	Own      *sql.DB // for all else that the store does; a few connections
+	Reads    *sql.DB // for [Store.DB]
 }
+
+// NewPostgres makes a store of a PostgreSQL database that is opened already;
+// package postgres does so from a URL. The store closes the pools, also on an
+// error. That wraps [ErrPooled] if the server's sessions go from one connection
+// to another.
+func NewPostgres(ctx context.Context, p Pools) (*Store, error) {
+	err := sqldb.CheckSessions(ctx, p.Own)
+	if err == nil {
+		err = migrate(ctx, p.Own, sqldb.PostgreSQL, "ordering", steps(sqldb.PostgreSQL))
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Handlers.Close(), p.Own.Close(), p.Reads.Close())
+	}
+	b := &postgres{db: p.Own, handlers: p.Handlers, limit: &duration{}}
+	return &Store{db: p.Own, reads: p.Reads, writes: p.Handlers, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, limit: b.limit}, nil
+}
+
+// ErrPooled is wrapped by the error of opening a PostgreSQL database by way of a
+// pooler that gives a session of the server's to many connections in turn:
+// PgBouncer with a pool_mode of transaction or statement, for example. Open it
+// directly, or by way of a pooler with pool_mode=session.
+var ErrPooled = sqldb.ErrPooled
 
 // postgres is the backend of a PostgreSQL database. Rows of streams are locked
 // in the order of the streams, so that transactions cannot deadlock on them.
 type postgres struct {
-	db      *sql.DB
-	limit   *duration // of an effect
-	commits atomic.Int64
+	db       *sql.DB
+	handlers *sql.DB
+	limit    *duration // of an effect
+	commits  atomic.Int64
 }
 
 func (b *postgres) alone(_ context.Context, do func(db *sql.DB) error) error { return do(b.db) }
 
-func (b *postgres) write(ctx context.Context, do step, apply effect) error {
-	tx, err := b.db.BeginTx(ctx, nil)
+func (b *postgres) write(ctx context.Context, do step) error {
+	return b.transact(ctx, b.db, do, nil)
+}
+
+func (b *postgres) writeFor(ctx context.Context, do step, apply effect) error {
+	return b.transact(ctx, b.handlers, do, apply)
+}
+
+func (b *postgres) transact(ctx context.Context, db *sql.DB, do step, apply effect) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -228,4 +256,4 @@ func (b *postgres) fences(r row, fence int64) bool { return r.fence == fence && 
 
 func (b *postgres) waiting() int { return 0 }
 
-func (b *postgres) close() error { return b.db.Close() }
+func (b *postgres) close() error { return b.handlers.Close() }

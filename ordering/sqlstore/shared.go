@@ -19,8 +19,8 @@ type SQLite struct {
 	Writes driver.Connector
 	// Guard sees to it that a connection of Writes asks a guard.
 	Guard func(driver.Conn, Guard) error
-	// Reads is for reading. It has several connections.
-	Reads *sql.DB
+	Own   *sql.DB // for the store's own reads, with several connections
+	Reads *sql.DB // for [Store.DB]
 }
 
 // Guard is what the connection by which a store writes has to ask: on the

@@ -18,14 +18,14 @@ import (
 // [ordering.ErrFenced].
 func NewSQLite(ctx context.Context, s SQLite) (*Store, error) {
 	shared := newShared(s)
-	store, err := newSQLite(ctx, shared, s.Reads)
+	store, err := newSQLite(ctx, shared, s)
 	if err != nil {
-		return nil, errors.Join(err, shared.db.Close(), s.Reads.Close())
+		return nil, errors.Join(err, shared.db.Close(), s.Own.Close(), s.Reads.Close())
 	}
 	return store, nil
 }
 
-func newSQLite(ctx context.Context, shared *shared, reads *sql.DB) (*Store, error) {
+func newSQLite(ctx context.Context, shared *shared, s SQLite) (*Store, error) {
 	err := shared.alone(func(db *sql.DB) error { return migrate(ctx, db, sqldb.SQLite, "ordering", steps(sqldb.SQLite)) })
 	if err != nil {
 		return nil, err
@@ -35,13 +35,18 @@ func newSQLite(ctx context.Context, shared *shared, reads *sql.DB) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: reads, writes: shared.db, dialect: sqldb.SQLite, backend: &sqlite{w, reads}, commits: &w.commits, limit: limit}, nil
+	return &Store{db: s.Own, reads: s.Reads, writes: shared.db, dialect: sqldb.SQLite, backend: &sqlite{w, s.Own}, commits: &w.commits, limit: limit}, nil
 }
 
 // sqlite is the backend of an SQLite database.
 type sqlite struct {
 	*writer
 	reads *sql.DB
+}
+
+// writeFor implements backend: there is one writer for all.
+func (b *sqlite) writeFor(ctx context.Context, do step, apply effect) error {
+	return b.await(newRequest(ctx, do, apply))
 }
 
 // advance implements backend.

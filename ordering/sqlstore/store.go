@@ -17,8 +17,9 @@ import (
 // Store is an [ordering.Store] in a database. Packages sqlite and postgres open
 // one. Its methods may be called from any number of goroutines at once.
 type Store struct {
-	db      *sql.DB // for reads
-	writes  *sql.DB
+	db      *sql.DB // for the store's own reads
+	reads   *sql.DB // for the caller's
+	writes  *sql.DB // for effects
 	dialect sqldb.Dialect
 	backend backend
 	commits *atomic.Int64
@@ -28,8 +29,10 @@ type Store struct {
 
 // backend is what the databases do differently.
 type backend interface {
-	// write runs do in a transaction, then apply if it is not nil, and commits.
-	write(ctx context.Context, do step, apply effect) error
+	// write runs do in a transaction and commits it.
+	write(ctx context.Context, do step) error
+	// writeFor does so for a handler, with its effect after do if it is not nil.
+	writeFor(ctx context.Context, do step, apply effect) error
 	// alone runs do, which makes transactions of its own to write.
 	alone(ctx context.Context, do func(db *sql.DB) error) error
 	// acquire takes over the streams, which are sorted and have no doubles,
@@ -68,10 +71,25 @@ type row struct {
 	heldAt   uint64 // the first held number; of acquired rows only
 }
 
-// DB returns the database, for reads. Writes belong into [Store.Do]: what goes
-// past it on SQLite waits for the store's own transactions, and they for it.
-// On PostgreSQL it has the pool, whose settings may be changed.
-func (s *Store) DB() *sql.DB { return s.db }
+// DB returns the database, for reads, and on PostgreSQL for an outbox, its relay
+// and whatever else the caller has there. It has 16 connections that are neither
+// of the store's transactions nor of its own reads, so that none of those is
+// waited for; its settings may be changed. Like with any pool, who holds rows or
+// a transaction of it and asks for more of it can wait for ever, if others do
+// the same: give such calls a context that ends, as that of an effect does.
+//
+// Writes belong into [Store.Do] and [Store.Write]: what goes past them on SQLite
+// waits for the store's own transactions, and they for it.
+func (s *Store) DB() *sql.DB { return s.reads }
+
+// MaxHandlers is how many handlers can have a transaction at the same time; 0 on
+// SQLite, where they take turns. One more waits for a connection.
+func (s *Store) MaxHandlers() int {
+	if s.dialect == sqldb.SQLite {
+		return 0
+	}
+	return s.writes.Stats().MaxOpenConnections
+}
 
 // Prepare makes a statement for the effects of jobs, which use it by
 // [sql.Tx.StmtContext]. On SQLite that spares parsing it each time, which can
@@ -127,7 +145,7 @@ func (s *Store) Close() error {
 	if !s.gate.close() {
 		return nil
 	}
-	return errors.Join(s.backend.close(), s.db.Close())
+	return errors.Join(s.backend.close(), s.db.Close(), s.reads.Close())
 }
 
 // enter tells whether the store may be used. Who has entered leaves the gate.
@@ -151,16 +169,20 @@ func (s *Store) enterToWrite(ctx context.Context) error {
 
 // write runs do in a transaction of the store's own.
 func (s *Store) write(ctx context.Context, op string, do step) error {
-	return s.writeWith(ctx, op, do, nil)
+	if err := s.enterToWrite(ctx); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	return storeError(op, s.backend.write(ctx, do))
 }
 
-// writeWith does so with an effect.
+// writeWith does so for a handler, with its effect if that is not nil.
 func (s *Store) writeWith(ctx context.Context, op string, do step, apply effect) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
 	}
 	defer s.gate.leave()
-	return storeError(op, s.backend.write(ctx, do, apply))
+	return storeError(op, s.backend.writeFor(ctx, do, apply))
 }
 
 // storeError marks an error of the database, if it is that.

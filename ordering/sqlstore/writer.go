@@ -62,11 +62,8 @@ func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error)
 	return w, err
 }
 
-// write has a request written, and returns when that is committed. Here its
-// effect runs.
-func (w *writer) write(ctx context.Context, do step, apply effect) error {
-	return w.await(newRequest(ctx, do, apply))
-}
+// write has do run in a transaction, and returns when that is committed.
+func (w *writer) write(ctx context.Context, do step) error { return w.await(newRequest(ctx, do, nil)) }
 
 // alone runs do when it is its turn, with the connection as any other.
 func (w *writer) alone(ctx context.Context, do func(db *sql.DB) error) error {
@@ -75,6 +72,8 @@ func (w *writer) alone(ctx context.Context, do func(db *sql.DB) error) error {
 	return w.await(r)
 }
 
+// await has a request written, and returns when that is committed. Here its
+// effect runs.
 func (w *writer) await(r *request) error {
 	w.mu.Lock()
 	w.mu.waiting = append(w.mu.waiting, r)

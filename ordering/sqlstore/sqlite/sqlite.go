@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -17,8 +18,12 @@ import (
 // driverName is that under which the driver registers itself.
 const driverName = "sqlite"
 
-// readers is the most connections that read at the same time.
-const readers = 4
+// The most connections that read at the same time, for the store and for its
+// callers. So many stay open.
+const (
+	readers = 4
+	callers = 16
+)
 
 // Open opens the database at path and makes it if it is not there, as a file
 // that only its owner can read and write. Commits survive a crash of the
@@ -63,13 +68,14 @@ func open(ctx context.Context, path string, inspect func(ctx context.Context, pa
 	if err != nil {
 		return nil, err
 	}
-	reads, err := sql.Open(driverName, source)
-	if err != nil {
-		return nil, err
-	}
-	reads.SetMaxOpenConns(readers)
-	reads.SetMaxIdleConns(readers)
-	return sqlstore.NewSQLite(ctx, sqlstore.SQLite{Writes: writes, Guard: Guard, Reads: reads})
+	return sqlstore.NewSQLite(ctx, sqlstore.SQLite{Writes: writes, Guard: Guard, Own: pool(writes, readers), Reads: pool(writes, callers)})
+}
+
+func pool(connector sqldriver.Connector, connections int) *sql.DB {
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(readers)
+	return db
 }
 
 // options are those of the driver, for every connection.

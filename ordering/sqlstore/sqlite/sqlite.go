@@ -6,9 +6,11 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	driver "modernc.org/sqlite"
 
@@ -68,7 +70,34 @@ func open(ctx context.Context, path string, inspect func(ctx context.Context, pa
 	if err != nil {
 		return nil, err
 	}
+	if err := keepLog(ctx, writes); err != nil {
+		return nil, err
+	}
 	return sqlstore.NewSQLite(ctx, sqlstore.SQLite{Writes: writes, Guard: Guard, Own: pool(writes, readers), Reads: pool(writes, callers)})
+}
+
+// keepLog gives the database its write-ahead log. Where several programs do so
+// with a new one, SQLite tells all but one at once that it is locked, whatever
+// time they would wait.
+func keepLog(ctx context.Context, connector sqldriver.Connector) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		conn, err := connector.Connect(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		const busy = 5 // SQLITE_BUSY
+		var e *driver.Error
+		if !errors.As(err, &e) || e.Code()&0xff != busy {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func pool(connector sqldriver.Connector, connections int) *sql.DB {

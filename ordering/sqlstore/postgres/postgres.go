@@ -115,7 +115,7 @@ func pool(connector driver.Connector, connections int) *sql.DB {
 // errURL says nothing of what is wrong with a URL: a password that is not
 // escaped can be in any part of it.
 var errURL = errors.New("the URL of the database cannot be read: it is to be postgres://user:password@host:port/database?parameter=value, " +
-	"with other characters of the password than letters and digits as % and two hexadecimal digits, or pairs such as host=... user=...")
+	"with other characters of the password than letters and digits as % and two hexadecimal digits, or pairs like host=name user=name")
 
 // parse reads a URL, and takes out what is the store's.
 func parse(text string) (config *pgx.ConnConfig, connections int, err error) {

@@ -219,6 +219,60 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	assert.Contains(t, notCSV.stdout, `the CSV has no column "txnidx"`)
 }
 
+// What cannot be written in the end is told before anything is done, and what
+// fails while it is written costs nothing else.
+func TestOutputs(t *testing.T) {
+	folder := t.TempDir()
+	db := filepath.Join(folder, "ledger.db")
+	for _, flag := range []string{"-out", "-timeline", "-rejects"} {
+		for _, path := range []string{filepath.Join(folder, "missing", "file"), folder} {
+			r := ledger(t, "", "-messages", "10", "-db", db, flag, path)
+			assert.Equal(t, exitBad, r.code, flag)
+			assert.NotEmpty(t, r.stderr)
+			assert.NoFileExists(t, db)
+		}
+		r := ledger(t, `{"op":"withdraw","account":"a","amount":"1"}`, "-in", "-", "-db", "memory", flag, "/dev/full")
+		assert.Equal(t, exitBad, r.code, flag)
+		assert.Contains(t, r.stderr, "no space left on device", flag)
+		assert.Contains(t, r.stdout, "✗ rejected: 0 as expected, 1 otherwise")
+	}
+	out := filepath.Join(folder, "out.csv")
+	require.NoError(t, os.WriteFile(out, []byte("old"), 0o640))
+	require.Equal(t, exitGood, ledger(t, deposits("1"), "-in", "-", "-db", "memory", "-out", out).code)
+	assert.Contains(t, readFile(t, out), "A,,1,1")
+	left, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{out}, left)
+	assert.Equal(t, exitGood, ledger(t, deposits("1"), "-in", "-", "-db", "memory", "-out", os.DevNull).code)
+}
+
+// However a server is named, and wherever, its password is not told again.
+func TestPasswordsAreNotTold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range []string{
+		"postgres://u:s3cret@h/db",
+		"-in postgres://u:s3cret@h/db",
+		"-db mysql://u:s3cret@h/db",
+		"-db host=h,password=s3cret",
+		"-db postgres://u:s3%ZZcret@h/db",
+		"-db postgres://u:s3cret@127.0.0.1:bad/db",
+		"-db postgres://u:s3cret@127.0.0.1:1/db?connect_timeout=1",
+		"-db postgres://127.0.0.1:1/db?password=s3cret&user=u",
+		"-db POSTGRES://u:s3cret@127.0.0.1:1/db",
+		"-workers amqp://u:s3cret@h/",
+		"-nosuch=amqp://u:s3cret@h/",
+		"-amqp amqp://u:s3cret@h:port/ -db x",
+		"-messages 1 -out postgres://u:s3cret@h/x",
+	} {
+		r := ledger(t, "", strings.Split(args, " ")...)
+		assert.NotZero(t, r.code, args)
+		assert.NotContains(t, r.stderr+r.stdout, "s3", args)
+	}
+	left, err := filepath.Glob("*")
+	require.NoError(t, err)
+	assert.Empty(t, left, "no file has such a name")
+}
+
 // endless is an input without an end that is interrupted on the way.
 type endless struct {
 	lines  int

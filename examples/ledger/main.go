@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
@@ -44,19 +45,26 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, flag.ErrHelp):
 		return exitGood
 	case err != nil:
-		fmt.Fprintln(stderr, "ledger:", err)
+		fmt.Fprintln(stderr, "ledger:", redacted(err.Error()))
 		return exitUsage
 	}
 	good, err := o.act(ctx, stdin, stdout, stderr)
 	switch {
 	case err != nil:
-		fmt.Fprintln(stderr, "ledger:", err)
+		fmt.Fprintln(stderr, "ledger:", redacted(err.Error()))
 		return exitBad
 	case !good:
 		return exitBad
 	}
 	return exitGood
 }
+
+// secrets are where passwords stand in what names a server.
+var secrets = regexp.MustCompile(`(://[^/?#@\s"]*:)[^/?#\s"]+(@)|((?i:password|passwd|pwd)\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&"]+)`)
+
+// redacted returns a text without the passwords that it names servers with,
+// wherever on the command line those were given.
+func redacted(text string) string { return secrets.ReplaceAllString(text, "${1}${3}xxxxx${2}") }
 
 // act does what the options say; good is false if something is amiss that the
 // summary tells.

@@ -66,9 +66,10 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	var policy, format, token string
 	var window int
 	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
-	f.SetOutput(output)
+	var complaint strings.Builder // of the flag package, which repeats what it was given
+	f.SetOutput(&complaint)
 	f.Usage = func() {
-		fmt.Fprintf(output, "Usage: ledger [flags]\n\nRuns the messages of -in, or made-up ones, in parallel and checks the result.\n\n")
+		fmt.Fprintf(&complaint, "Usage: ledger [flags]\n\nRuns the messages of -in, or made-up ones, in parallel and checks the result.\n\n")
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.in, "in", "", "`file` of messages, - for standard input (default: made-up messages)")
@@ -95,6 +96,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of who ran when")
 	f.StringVar(&o.rejects, "rejects", "", "`file` for malformed and rejected messages with the reasons, as NDJSON (default: in the temporary folder, if there are any that should not be)")
 	if err := f.Parse(args); err != nil {
+		_, _ = io.WriteString(output, redacted(complaint.String()))
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -129,4 +132,156 @@ func TestTakenOver(t *testing.T) {
 	require.NoError(t, stdin.Close())
 	assert.Contains(t, stdout.String(), "another program has taken over the database")
 	assert.Len(t, journalOf(t, db), 2)
+}
+
+// An input that begins like a known one and goes on otherwise is refused from
+// there on, unless it is named.
+func TestChangedInput(t *testing.T) {
+	folder := t.TempDir()
+	in, db := filepath.Join(folder, "today.ndjson"), filepath.Join(folder, "ledger.db")
+	run := func(input string, args ...string) result {
+		require.NoError(t, os.WriteFile(in, []byte(input), 0o600))
+		return ledger(t, "", append([]string{"-in", in, "-db", db}, args...)...)
+	}
+	require.Equal(t, exitGood, run(deposits("1", "2")).code)
+	r := run(deposits("1", "7", "8"))
+	require.Equal(t, exitBad, r.code)
+	assert.Contains(t, r.stdout, "line 2: the input begins like "+in+", which was read before, with the same 1 messages, and goes on otherwise")
+	assert.Contains(t, r.stdout, "1: 1 done before, 0 applied")
+	r = run(deposits("3", "4"), "-as", "another")
+	require.Equal(t, exitGood, r.code, r.stdout)
+	r = run(deposits("3", "4", "5"), "-as", "another")
+	require.Equal(t, exitGood, r.code, r.stdout)
+	assert.Contains(t, r.stdout, "3: 2 done before, 1 applied")
+	r = run(deposits("1"))
+	require.Equal(t, exitGood, r.code, r.stdout)
+	assert.Contains(t, r.stderr, "the input ends before what was read of it once")
+
+	r = ledger(t, deposits("6"), "-in", "-", "-db", db, "-as", "a pipe")
+	require.Equal(t, exitGood, r.code, r.stdout)
+	r = ledger(t, deposits("6", "7"), "-in", "-", "-db", db, "-as", "a pipe")
+	require.Equal(t, exitGood, r.code, r.stdout)
+	assert.Contains(t, r.stdout, "2: 1 done before, 1 applied")
+}
+
+// A CSV that was read while it was written is gone on with.
+func TestCutCSV(t *testing.T) {
+	folder := t.TempDir()
+	in, db, out := filepath.Join(folder, "books.csv"), filepath.Join(folder, "ledger.db"), filepath.Join(folder, "out.csv")
+	whole := "txnidx,account,amount,commodity\n1,a,5,EUR\n1,b,-5,EUR\n2,a,-3,EUR\n2,c,3,EUR\n3,c,1,EUR\n3,b,-1,EUR\n"
+	for n := range len(whole) {
+		require.NoError(t, os.WriteFile(in, []byte(whole[:n]), 0o600))
+		r := ledger(t, "", "-in", in, "-db", db, "-out", out)
+		complete := strings.HasSuffix(whole[:n], "EUR\n") && strings.Count(whole[:n], "\n")%2 == 1
+		require.Equal(t, complete, r.code == exitGood, "%q: %s", whole[:n], r.stdout)
+		require.NotContains(t, r.stdout, "goes on otherwise")
+	}
+	require.NoError(t, os.WriteFile(in, []byte(whole), 0o600))
+	r := ledger(t, "", "-in", in, "-db", db, "-out", out)
+	require.Equal(t, exitGood, r.code, r.stdout)
+	assert.Contains(t, r.stdout, "3: 2 done before, 1 applied")
+	assert.Equal(t, "account,commodity,own_balance,subtree_balance\na,EUR,2,2\nb,EUR,-6,-6\nc,EUR,4,4\n", readFile(t, out))
+}
+
+// However an NDJSON input is cut, what is added later is applied once.
+func TestCutNDJSON(t *testing.T) {
+	folder := t.TempDir()
+	in, db := filepath.Join(folder, "in.ndjson"), filepath.Join(folder, "ledger.db")
+	whole := deposits("1", "2", "3")
+	for n := 1; n <= len(whole); n += 7 {
+		require.NoError(t, os.WriteFile(in, []byte(whole[:n]), 0o600))
+		ledger(t, "", "-in", in, "-db", db)
+	}
+	require.NoError(t, os.WriteFile(in, []byte(strings.ReplaceAll(whole, "\n", "")), 0o600))
+	r := ledger(t, "", "-in", in, "-db", db)
+	require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
+	assert.Len(t, journalOf(t, db), 3)
+}
+
+// A database of an older program, which knew inputs by their bytes, goes on.
+func TestInputsThatAreKnownByTheirBytes(t *testing.T) {
+	folder := t.TempDir()
+	in, path := filepath.Join(folder, "in.ndjson"), filepath.Join(folder, "ledger.db")
+	begun := deposits("1", "2")
+	require.NoError(t, os.WriteFile(in, []byte(begun), 0o600))
+	require.Equal(t, exitGood, ledger(t, "", "-in", in, "-db", path).code)
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.Exec(`UPDATE inputs SET identity = $1`, fmt.Sprintf("bytes:%d:%x", len(begun), sha256.Sum256([]byte(begun))))
+	require.NoError(t, err)
+	_, err = db.Exec(`DELETE FROM digests`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	require.NoError(t, os.WriteFile(in, []byte(deposits("1", "2", "3")), 0o600))
+	for _, want := range []string{"3: 2 done before, 1 applied", "3: 3 done before, 0 applied"} {
+		r := ledger(t, "", "-in", in, "-db", path)
+		require.Equal(t, exitGood, r.code, r.stdout)
+		assert.Contains(t, r.stdout, want)
+	}
+}
+
+// What was rejected stays told, and the rejects file has it once, whoever was
+// killed before or while it was written.
+func TestRejectionsStayTold(t *testing.T) {
+	for _, left := range []string{"", `{"line":1,"event":"inp`, "something else\n"} {
+		folder := t.TempDir()
+		in, db, rejects := filepath.Join(folder, "in.ndjson"), filepath.Join(folder, "ledger.db"), filepath.Join(folder, "rejects.ndjson")
+		require.NoError(t, os.WriteFile(in, []byte(`{"op":"open","account":"a"}
+{"op":"withdraw","account":"a","amount":"5"}
+nonsense
+{"op":"post","expect":[{"account":"a","balance":"7"}]}
+{"op":"withdraw","account":"a","amount":"6","sequence":"x=1"}
+{"op":"withdraw","account":"a","amount":"7","reject":true}
+`), 0o600))
+		require.NoError(t, os.WriteFile(rejects, []byte(left), 0o600))
+		args := []string{"-in", in, "-db", db, "-rejects", rejects}
+		first := ledger(t, "", args...)
+		require.Equal(t, exitBad, first.code)
+		kept := readFile(t, rejects)
+		require.NoError(t, os.WriteFile(rejects, []byte(kept[:len(kept)-30]), 0o600))
+
+		again := ledger(t, "", args...)
+		require.Equal(t, exitBad, again.code)
+		assert.Equal(t, kept, readFile(t, rejects))
+		assert.Equal(t, strings.Contains(left, "\n"), strings.Contains(kept, "something"))
+		assert.Contains(t, again.stdout, "5: 5 done before, 0 applied, 0 rejected, 1 malformed")
+		for _, want := range []string{"✗ expectations: 0 held; not met in 1 message", "✗ rejected: 1 as expected, 2 otherwise", "not applied in an earlier run", rejects} {
+			assert.Contains(t, again.stdout, want)
+		}
+		for _, want := range []string{"line 2: rejected: no cover: a has 0", "line 3: malformed", "line 4: expectation not met", "line 5: rejected"} {
+			assert.Contains(t, first.stderr, want)
+			assert.Contains(t, again.stderr, want)
+		}
+	}
+}
+
+// A message that is held behind the end of its stream is refused, once, and so
+// are messages that each wait for the other; the database goes on.
+func TestHeldForEver(t *testing.T) {
+	post := func(sequence string) string {
+		return `{"op":"post","sequence":"` + sequence + `","postings":[{"account":"A:B","amount":"1"}]}` + "\n"
+	}
+	for name, c := range map[string]struct {
+		held, rest string
+		applied    int
+	}{
+		"behind the end": {post("A=3") + post("A=5"), post("A=1") + post("A=2;end"), 2},
+		"in a circle":    {post("A=2,B=1") + post("A=3"), post("A=1,B=2") + post("B=3"), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "ledger.db")
+			run := func(lines string) result { return ledger(t, lines, "-in", "-", "-db", db, "-gap", "10ms") }
+			require.Equal(t, exitBad, run(c.held).code)
+			r := run(c.rest)
+			require.Equal(t, exitBad, r.code)
+			assert.Contains(t, r.stdout, "✗ numbers that contradict each other")
+			assert.Contains(t, r.stderr, "contradiction")
+			assert.Len(t, journalOf(t, db), c.applied)
+			r = run(post("C=1"))
+			require.Equal(t, exitGood, r.code, r.stdout)
+			require.Equal(t, exitBad, run(c.held+c.rest).code, "it stays told")
+			assert.Len(t, journalOf(t, db), c.applied+1)
+		})
+	}
 }

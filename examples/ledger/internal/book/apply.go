@@ -212,6 +212,7 @@ const (
 	NoCover       Reason = "no cover"
 	NoCredit      Reason = "no credit"
 	Unmet         Reason = "expectation not met"
+	Contradiction Reason = "numbers"     // contradict those of others
 	IDTaken       Reason = "id is taken" // by a message that says something else
 )
 

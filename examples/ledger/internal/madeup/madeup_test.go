@@ -2,6 +2,8 @@ package madeup_test
 
 import (
 	"bytes"
+	"context"
+	"flag"
 	"io"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/madeup"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 )
 
 func ndjson(t *testing.T, n int, seed uint64) string {
@@ -57,6 +60,32 @@ func TestMessages(t *testing.T) {
 	assert.Less(t, rejected[book.Withdraw]*10, ops[book.Withdraw])
 	assert.Equal(t, 10, ops[book.EndOfDay])
 	assert.Greater(t, expected, n/10)
+}
+
+var seeds = flag.Uint64("seeds", 8, "how many seeds TestTheModelAndTheBookAgree tries")
+
+// The model that made the messages and the book say the same of each, whatever
+// the seed.
+func TestTheModelAndTheBookAgree(t *testing.T) {
+	ctx := context.Background()
+	for seed := range *seeds {
+		tables := store.NewTables()
+		g := madeup.New(20_000, seed+1)
+		for {
+			item, err := g.Next()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			require.NoError(t, item.Message.Validate())
+			tx := book.Begin(ctx, tables)
+			_, err = book.Apply(tx, item.Message)
+			require.Equal(t, item.Message.Reject, err != nil, "seed %d, message %d, %+v: %v", seed+1, item.Line, item.Message, err)
+			if err == nil {
+				tables.Apply(tx.Changes())
+			}
+		}
+	}
 }
 
 // one is a source of one message.

@@ -56,6 +56,11 @@ func (b *model) play(m *book.Message) *book.Message {
 	case book.Open:
 		b.opened[m.Account] = true
 		b.clients[clientOf(m.Account)] = true
+	case book.Post: // a pay roll may come before the account is opened
+		for _, p := range m.Postings {
+			b.opened[p.Account] = true
+			b.clients[clientOf(p.Account)] = true
+		}
 	case book.CloseClient:
 		b.closed[m.Client] = true
 	}

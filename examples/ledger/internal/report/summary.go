@@ -23,6 +23,7 @@ type Summary struct {
 	Before    int    // of those, the ones that were done before: in an earlier run, or as another copy
 	Held      int    // of those, the ones that wait for messages that did not come
 	Refused   int    // of those, the ones that can never run for their numbers
+	Gone      int    // held messages that were given up, since they can never run for their numbers
 	Revived   int    // messages that ran without having been read: held earlier, or got by a replay
 	Malformed int    // parts of the input that were no messages
 	// Served says that the run was that of a service, which rejects what must
@@ -105,8 +106,8 @@ func (s *Summary) Checks() []Check {
 			More: money.Problems,
 		})
 	}
-	if s.Refused > 0 {
-		checks = append(checks, Check{Text: fmt.Sprintf("numbers that contradict each other: %s", plural(s.Refused, "message", "messages"))})
+	if n := s.Refused + s.Gone; n > 0 {
+		checks = append(checks, Check{Text: fmt.Sprintf("numbers that contradict each other: %s", plural(n, "message", "messages"))})
 	}
 	if len(s.Waiting) > 0 {
 		checks = append(checks, Check{

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -16,6 +20,9 @@ import (
 // others.
 func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err error) {
 	settled := s.settle(ctx)
+	if settled == nil {
+		settled = s.letGo(ctx)
+	}
 	ctx = context.WithoutCancel(ctx)
 	waiting, parked := s.sequencer.Parked(ctx)
 	err = s.sequencer.Shutdown(ctx)
@@ -55,6 +62,64 @@ func (s *Service) settle(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// letGo refuses held messages that can never run, since their numbers contradict
+// those of others or come after the end of their streams: one after the other, for
+// the streams to go on. Whatever comes with the same numbers is refused too, so that
+// nothing else could set them free.
+func (s *Service) letGo(ctx context.Context) error {
+	for {
+		parked, err := s.sequencer.Parked(ctx)
+		i := slices.IndexFunc(parked, func(p ordering.Parking) bool { return p.Reason == ordering.Contradiction })
+		if err != nil || i < 0 {
+			return err
+		}
+		p := parked[i]
+		stream, give := p.Streams[0].Stream, s.sequencer.Skip
+		if strings.Contains(p.Error, ordering.ErrEnded.Error()) {
+			give = s.sequencer.Drop // all that is held of it
+		}
+		if err := s.refuseHeld(ctx, p); err != nil {
+			return err
+		}
+		if err := give(ctx, stream); err != nil && !errors.Is(err, ordering.ErrNotParked) {
+			return err
+		}
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// refuseHeld tells of what is given up of a parking, before it is.
+func (s *Service) refuseHeld(ctx context.Context, p ordering.Parking) error {
+	stream, at := p.Streams[0].Stream, p.Streams[0].Number
+	most := 1
+	if strings.Contains(p.Error, ordering.ErrEnded.Error()) {
+		most = 1 << 20
+	}
+	held, err := s.cfg.Store.Numbers().Held(ctx, stream, at, most)
+	if err != nil {
+		return err
+	}
+	for _, h := range held {
+		m, err := book.Decode(h.Payload)
+		if err != nil {
+			return err
+		}
+		m.Sequence = h.Positions
+		rejection := book.Rejection{Reason: book.Contradiction, Detail: p.Error}
+		refusal := store.Refusal{Event: h.Name(), Input: inputOf(h.Event), Message: h.Payload, Rejection: rejection}
+		if err := s.cfg.Store.Refuse(ctx, refusal); err != nil {
+			return err
+		}
+		s.gone.Add(1)
+		if s.cfg.OnRefused != nil {
+			s.cfg.OnRefused(0, m, &rejection)
+		}
+	}
+	return nil
 }
 
 // moving tells whether the store holds messages that are about to run: nothing

@@ -69,8 +69,8 @@ type Service struct {
 	clock     atomic.Uint64
 	jobs      jobs
 
-	accepted, before, held, refused, revived, unfinished atomic.Int64
-	started                                              sync.Once // with the first message that was not done before
+	accepted, before, held, refused, revived, unfinished, gone atomic.Int64
+	started                                                    sync.Once // with the first message that was not done before
 
 	end ending
 
@@ -117,6 +117,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := s.letGo(ctx); err != nil { // what an earlier program has left
+		return nil, errors.Join(err, s.sequencer.Close())
 	}
 	return s, nil
 }
@@ -272,6 +275,7 @@ type Counts struct {
 	Before   int // that were done before, in an earlier run or as another copy
 	Held     int // that wait for messages that did not come
 	Refused  int // that can never run for their numbers
+	Gone     int // held, and given up since they can never run for their numbers
 	Revived  int // not accepted here, and run: held earlier, or got by a replay
 }
 
@@ -279,6 +283,6 @@ type Counts struct {
 func (s *Service) Counts() Counts {
 	return Counts{
 		Accepted: int(s.accepted.Load()), Before: int(s.before.Load()), Held: int(s.held.Load()),
-		Refused: int(s.refused.Load()), Revived: int(s.revived.Load()),
+		Refused: int(s.refused.Load()), Gone: int(s.gone.Load()), Revived: int(s.revived.Load()),
 	}
 }

@@ -58,9 +58,7 @@ func (d *Database) Commit(ctx context.Context, job ordering.Job, r Result) error
 		case r.Changes != nil:
 			return d.apply(ctx, tx, job.Event, r.Changes)
 		case r.Refusal != nil:
-			f := r.Refusal
-			return guarded(tx.StmtContext(ctx, d.writes.refusal).ExecContext(ctx,
-				f.Event, f.Input, f.Line, string(f.Reason), f.Detail, string(f.Message)))
+			return d.refuse(ctx, tx, r.Refusal)
 		}
 		return nil // a copy, whoever notes that
 	})
@@ -68,6 +66,16 @@ func (d *Database) Commit(ctx context.Context, job ordering.Job, r Result) error
 		d.messages.Add(1)
 	}
 	return err
+}
+
+func (d *Database) refuse(ctx context.Context, tx *sql.Tx, r *Refusal) error {
+	return guarded(tx.StmtContext(ctx, d.writes.refusal).ExecContext(ctx,
+		r.Event, r.Input, r.Line, string(r.Reason), r.Detail, string(r.Message)))
+}
+
+// Refuse implements [Store].
+func (d *Database) Refuse(ctx context.Context, r Refusal) error {
+	return d.numbers.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.refuse(ctx, tx, &r) })
 }
 
 func (d *Database) apply(ctx context.Context, tx *sql.Tx, e *ordering.Event, c *book.Changes) error {

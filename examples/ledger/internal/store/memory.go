@@ -63,6 +63,14 @@ func (s *Memory) Known(_ context.Context, id string) (*Known, error) {
 	return s.ended.known[id], nil
 }
 
+// Refuse implements [Store].
+func (s *Memory) Refuse(_ context.Context, r Refusal) error {
+	s.Tables.mu.Lock()
+	defer s.Tables.mu.Unlock()
+	s.ended.refusals = append(s.ended.refusals, r)
+	return nil
+}
+
 // Refusals implements [Store].
 func (s *Memory) Refusals(_ context.Context, input int64, use func(Refusal) error) error {
 	s.Tables.mu.RLock()

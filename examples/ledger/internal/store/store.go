@@ -4,7 +4,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -25,6 +27,8 @@ type Store interface {
 	Commit(ctx context.Context, job ordering.Job, r Result) error
 	// Known returns what came of the message with an ID, nil if there is none.
 	Known(ctx context.Context, id string) (*Known, error)
+	// Refuse keeps a refusal of a message whose numbers are not committed with it.
+	Refuse(ctx context.Context, r Refusal) error
 	// Refusals calls use for the messages of an input that were refused, in the
 	// order in which they were; 0 is for those that their senders numbered.
 	Refusals(ctx context.Context, input int64, use func(Refusal) error) error
@@ -115,11 +119,18 @@ func Open(ctx context.Context, name string) (Store, error) {
 		return NewMemory(), nil
 	case IsURL(name):
 		return OpenPostgres(ctx, name)
+	case otherServer.MatchString(name):
+		return nil, errors.New("store: the name is neither a path nor a URL that begins with postgres://")
 	}
 	return OpenSQLite(ctx, name)
 }
 
 // IsURL tells whether a store's name is the URL of a PostgreSQL database.
 func IsURL(name string) bool {
-	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+	scheme, _, ok := strings.Cut(name, "://")
+	return ok && (strings.EqualFold(scheme, "postgres") || strings.EqualFold(scheme, "postgresql"))
 }
+
+// otherServer matches what is meant to name a server: a URL, or parameters as
+// libpq has them. As a path it would make a file whose name has a password in it.
+var otherServer = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://|(?i)(^|\s)(host|hostaddr|port|dbname|user|password|service)\s*=`)

@@ -121,8 +121,12 @@ func (c *Claim) find(k Key) (i int, ok bool) {
 	return i, ok && c.requests[i].Mode != gone
 }
 
-// Reset empties the claim and keeps its memory for the next use.
+// Reset empties the claim and keeps its memory, unless that is for more than 64
+// requests, for the next use.
 func (c *Claim) Reset() {
+	if cap(c.requests) > 64 {
+		c.requests = nil
+	}
 	for i := range c.requests {
 		c.requests[i].Key = Key{}
 	}

@@ -2,7 +2,11 @@ package lockkeys
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"unsafe"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -155,4 +159,59 @@ func TestSetLargeClaimsAreLinear(t *testing.T) {
 		s.Remove(&p, nil)
 		require.LessOrEqual(t, s.looked, maxLights+20*n)
 	}
+}
+
+// What is kept for reuse is bounded in bytes, not only in number.
+func TestSetForgetsLargeThings(t *testing.T) {
+	long := strings.Repeat("x", 1<<16)
+	var s Set[int]
+	var p Place[int]
+	var c Claim
+	for i := range 1000 {
+		c.Reset()
+		c.Shared(Must("client", fmt.Sprint(i), long+fmt.Sprint(i)), Must(fmt.Sprint(i)+long))
+		s.Add(&p, &c)
+		s.Remove(&p, nil)
+	}
+	bytes := 0
+	s.nodes.all(func(n *node[int]) bool {
+		bytes += len(n.key.path)
+		return true
+	})
+	require.LessOrEqual(t, s.idleBytes, maxIdleBytes)
+	require.LessOrEqual(t, bytes, maxIdleBytes+100)
+
+	c.Reset()
+	for i := range 10_000 {
+		c.Shared(Must(fmt.Sprint(i)))
+	}
+	s.Add(&p, &c)
+	s.Remove(&p, nil)
+	require.LessOrEqual(t, cap(p.steps), maxIdleSteps)
+	c.Reset()
+	c.Shared(Must("few"))
+	require.LessOrEqual(t, cap(c.requests), 64)
+}
+
+// A node does not keep the key alive that it was made for, if that is long.
+func TestSetForgetsLongKeys(t *testing.T) {
+	var s Set[int]
+	hold := new(Place[int])
+	path := strings.Repeat("x", 1<<16)
+	key := Must("client", "7", path)
+	text := weak.Make(unsafe.StringData(key.path))
+	p := new(Place[int])
+	s.Add(p, NewClaim(Request{key, Shared}))
+	s.Add(hold, NewClaim(sharing("client/7")))
+	s.Remove(p, nil)
+	for i := range maxIdleNodes + 1 { // so that the node of key goes
+		s.Add(p, NewClaim(Request{Must(fmt.Sprint(i)), Shared}))
+		s.Remove(p, nil)
+	}
+	key = Key{}
+	runtime.GC()
+	runtime.GC()
+	require.Nil(t, text.Value())
+	require.Equal(t, 1, s.Len())
+	runtime.KeepAlive(hold)
 }

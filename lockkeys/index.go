@@ -37,14 +37,16 @@ func (x *index[V]) init() {
 	x.visit = func(e entry[V]) bool { x.found = e; return false }
 }
 
-// owned returns k with memory of its own. A key of one segment may be part of
-// a long string of the caller's, a message perhaps, that must not be kept
-// alive; other keys have been put together from their segments.
-func (k Key) owned() Key {
-	if strings.Contains(k.path, sep) {
-		return k
+// owned returns the ancestor of k that has the first n bytes of it, or k itself,
+// with memory of its own where it would keep alive what is far longer: the rest
+// of k, or where k has one segment, what the caller took that from, a message
+// perhaps. Keys of more segments have been put together from these.
+func (k Key) owned(n int) Key {
+	part := k.path[:n]
+	if len(k.path) > 2*n+64 || !strings.Contains(k.path, sep) {
+		part = strings.Clone(part)
 	}
-	return Key{strings.Clone(k.path)}
+	return Key{part}
 }
 
 func (x *index[V]) len() int { return len(x.byKey) }

@@ -69,19 +69,25 @@ type Set[T any] struct {
 	stamp uint64 // calls of route ever made
 
 	idleFirst, idleLast *node[T] // the idle nodes, in the order in which they became so
+	idleBytes           int      // of their keys
 
 	spareRuns, spareNodes sync.Pool
 	woken                 []*Place[T] // granted by the call under way
 	looked                int         // how much was gone over by it, for tests
 }
 
-// How many nodes are kept though no claim uses them.
-const maxIdleNodes = 2048
+// What is kept though no claim uses it.
+const (
+	maxIdleNodes = 2048    // nodes
+	maxIdleBytes = 1 << 18 // of the keys of idle ones
+	maxIdleSteps = 256     // steps of a place that stands nowhere
+)
 
 // Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
-// Place may be used again when its claim has been removed, and keeps its
-// memory. It must not be copied while it stands in a set.
+// Place may be used again when its claim has been removed, and keeps its memory
+// unless that was a large claim. It must not be copied, which go vet reports.
 type Place[T any] struct {
+	_ noCopy
 	// Owner is the caller's, to get from a place to whose it is.
 	Owner T
 
@@ -214,6 +220,9 @@ func (s *Set[T]) leave(p *Place[T]) {
 		}
 	}
 	p.steps, p.uses = p.steps[:0], nil
+	if cap(p.steps) > maxIdleSteps {
+		p.steps = nil
+	}
 }
 
 // node returns the node of k. Those that are missing from the tree, of k and
@@ -235,7 +244,7 @@ func (s *Set[T]) node(k Key) *node[T] {
 		if !ok {
 			child = new(node[T])
 		}
-		child.key, child.parent, child.depth = Key{k.path[:k.segmentEnd(start)]}.owned(), n, n.depth+1
+		child.key, child.parent, child.depth = k.owned(k.segmentEnd(start)), n, n.depth+1
 		n.kids++
 		s.nodes.put(child.key, child)
 		n = child
@@ -256,6 +265,7 @@ func (s *Set[T]) deepest(k Key) *node[T] {
 // listIdle makes n, which is idle now, the last candidate for removal.
 func (s *Set[T]) listIdle(n *node[T]) {
 	n.listed = true
+	s.idleBytes += len(n.key.path)
 	n.prevIdle = s.idleLast
 	if s.idleLast == nil {
 		s.idleFirst = n
@@ -268,6 +278,7 @@ func (s *Set[T]) listIdle(n *node[T]) {
 // unlistIdle is called when n is about to be idle no more, or to go.
 func (s *Set[T]) unlistIdle(n *node[T]) {
 	n.listed = false
+	s.idleBytes -= len(n.key.path)
 	if n.prevIdle == nil {
 		s.idleFirst = n.nextIdle
 	} else {
@@ -284,7 +295,7 @@ func (s *Set[T]) unlistIdle(n *node[T]) {
 // evict removes the nodes that have been idle for longest until few enough
 // unused ones are left. There is an idle one in every subtree that is not used.
 func (s *Set[T]) evict() {
-	for s.idleFirst != nil && s.nodes.len()-s.used > maxIdleNodes {
+	for s.idleFirst != nil && (s.nodes.len()-s.used > maxIdleNodes || s.idleBytes > maxIdleBytes) {
 		s.looked++
 		n := s.idleFirst
 		s.unlistIdle(n)

@@ -103,7 +103,7 @@ func checkNodes(t require.TestingT, s *Set[int]) {
 		return
 	}
 	kids := map[*node[int]]int{}
-	used := 0
+	used, idleBytes := 0, 0
 	s.nodes.all(func(n *node[int]) bool {
 		if n.parent != nil {
 			kids[n.parent]++
@@ -113,9 +113,13 @@ func checkNodes(t require.TestingT, s *Set[int]) {
 		if n.used() {
 			used++
 		}
+		if n.idle() {
+			idleBytes += len(n.key.path)
+		}
 		return true
 	})
 	require.Equal(t, used, s.used)
+	require.Equal(t, idleBytes, s.idleBytes)
 	s.nodes.all(func(n *node[int]) bool {
 		require.Equal(t, kids[n], n.kids, "kids of %v", n.key)
 		require.Equal(t, n.idle(), n.listed)

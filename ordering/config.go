@@ -43,8 +43,10 @@ type Config struct {
 	// [*StoreError], Failure for all others.
 	FailureFor func(e *Event, err error) Policy
 	// DeadLetter, if set, is given each event that failed under the policy
-	// Skip, after that was recorded and before anything that waited for it.
-	// An error or a panic of it is logged.
+	// Skip, after that was recorded and before anything that waited for it; and
+	// each that its source was told is held, and that can never run, before the
+	// store forgets it, which after a crash may be more than once. An error or a
+	// panic of it is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
 
 	// Owns tells which streams are this sequencer's, where several share a
@@ -64,6 +66,12 @@ type Config struct {
 	// what is missing. Default: Park. Numbers of which the replayer's source
 	// says that they never existed are skipped, with a record, in any case.
 	GapPolicy Policy
+	// MaxSkip is the most numbers that are skipped at once, by GapPolicy, by
+	// [Sequencer.Skip], or since the replayer's source says that they never
+	// existed: a number that was spoiled on its way must not make all numbers
+	// before it done, so that good events are taken for duplicates. A stream with
+	// a larger gap is parked; see [Sequencer.SkipTo]. Default: 1,000.
+	MaxSkip int
 
 	// MaxEarly bounds the events of one stream that wait in memory for
 	// earlier ones. When one more comes, the store takes them all, and what
@@ -73,7 +81,10 @@ type Config struct {
 	// that came of such events; [Sequencer.LimitEarly] lowers it. Default:
 	// 65,536.
 	MaxEarlyTotal int
-	// MaxEarlyBytes bounds them by [Event.Size]. Default: 256 MiB.
+	// MaxEarlyBytes bounds them by what they take in memory: [Event.Size], and
+	// about 1.5 KiB for each of their positions, whose streams are in memory as
+	// long. It bounds likewise what is on its way into the store: beyond it
+	// offers wait. Default: 256 MiB.
 	MaxEarlyBytes int64
 
 	// MaxActive is how many streams are kept in memory though nothing of them
@@ -84,8 +95,10 @@ type Config struct {
 	// a parking with its streams; kept to within a quarter. Default: 10 minutes.
 	IdleTTL time.Duration
 
-	// Retention is how long job states are kept; negative for ever.
-	// Default: 30 days.
+	// Retention is how long job states are kept; negative for ever. Numbers
+	// are known for ever. But when a job state is gone, nothing tells any more
+	// whether an event with the same numbers is the one that was done, and it is
+	// taken for a duplicate, which [Stats] counts. Default: 30 days.
 	Retention time.Duration
 
 	// Observer, if set, is told of everything that is out of the ordinary, by
@@ -127,6 +140,7 @@ func (p Policy) String() string {
 
 func (c Config) withDefaults() Config {
 	settings.Default(&c.GapTimeout, 2*time.Second)
+	settings.Default(&c.MaxSkip, 1000)
 	settings.Default(&c.MaxEarly, 1024)
 	settings.Default(&c.MaxEarlyTotal, 1<<16)
 	settings.Default(&c.MaxEarlyBytes, 256<<20)
@@ -171,6 +185,7 @@ func (c Config) validate() error {
 	p.Add(c.Failure > Stop, "Failure is %v: use Park, Skip or Stop", c.Failure)
 	p.Add(c.GapPolicy > Stop, "GapPolicy is %v: use Park, Skip or Stop", c.GapPolicy)
 	p.Add(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
+	p.Add(c.MaxSkip < 0, "MaxSkip is negative: %d", c.MaxSkip)
 	p.Add(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
 	p.Add(c.MaxEarlyTotal < 0, "MaxEarlyTotal is negative: %d", c.MaxEarlyTotal)
 	p.Add(c.MaxEarlyBytes < 0, "MaxEarlyBytes is negative: %d", c.MaxEarlyBytes)

@@ -152,7 +152,13 @@ func (g *stage) start() (*run, error) {
 	cfg := Config{Store: r, Replayer: ReplayerFunc(g.replay), GapTimeout: time.Second, MaxEarly: g.early, MaxActive: g.active,
 		Dispatcher: dispatcher.Config[Job]{Workers: g.workers, MaxPending: g.pending, MaxAttempts: 3},
 		FailureFor: func(*Event, error) Policy { return Park },
-		Handler:    func(ctx context.Context, job Job) error { return g.handle(ctx, r, job) }}
+		DeadLetter: func(_ context.Context, e *Event, _ error) error {
+			g.world.mu.Lock()
+			defer g.world.mu.Unlock()
+			g.expelled[e.ID] = true
+			return nil
+		},
+		Handler: func(ctx context.Context, job Job) error { return g.handle(ctx, r, job) }}
 	if g.free {
 		cfg.Keys = func(e *Event, claim *lockkeys.Claim) error {
 			claim.Exclusive(key(e.ID))
@@ -422,6 +428,7 @@ func (g *stage) judge() error {
 			return fmt.Errorf("%s was applied %d times and given up %d times", e.ID, applied, given)
 		}
 		copied := g.twisted[e.ID] && slices.ContainsFunc(g.outcomes[e.ID], func(o Outcome) bool { return o.Result == Duplicate })
+		copied = copied || g.twisted[e.ID] && g.expelled[e.ID]
 		if applied+given == 0 && !copied && !(refused && g.skips) && !(g.skips && g.isSkipped(e)) {
 			return fmt.Errorf("%s is lost: told %v", e.ID, g.outcomes[e.ID])
 		}

@@ -20,8 +20,11 @@
 //   - Its number is the next one: it is submitted to the dispatcher, and those
 //     behind it too, without waiting for its end. Events whose lock keys
 //     conflict, by default all of a stream, then run one after the other.
-//   - Its number is done already: a duplicate, to be acknowledged. If the
-//     first copy is still on its way, its outcome is the second one's too.
+//   - Its number is done already: if it is the event that was done, it is a
+//     duplicate, to be acknowledged. If the first copy is still on its way, its
+//     outcome is the second one's too.
+//   - Its number is done, or is had, by another event, or was skipped: it is
+//     refused, loudly, since it can never run.
 //   - Its number is a later one: it waits in memory. If what is missing has
 //     not come after [Config.GapTimeout], the [Replayer] is asked for it. What
 //     never existed, as the source says, is skipped with a record. If nobody
@@ -30,6 +33,23 @@
 //     Events that were numbered so that each waits for the other are found at
 //     once and parked, with an error that names them.
 //   - It is marked as the last of a stream: the stream's state leaves memory.
+//
+// # Identity
+//
+// An event is known by its numbers: a redelivery has the same. Its ID and its
+// contents, see [Event.Hash], confirm that it is one. Two events with the same
+// number that differ in that, or have other numbers beside it, contradict each
+// other: the later one is refused with a [*ConflictError], which is a notice, an
+// error in the log, and counted. Events with the same ID and other numbers are
+// different events, and run; that is told as [SameID] where it is seen, among the
+// last events that came. What is told depends on job states being there: see
+// [Config.Retention].
+//
+// Nothing is told in doubt. A commit may be durable though it seems to have
+// failed, and what a sequencer knows of a stream may be older than what another
+// holder did with it. So the store is asked before an event is said to be a
+// duplicate, a dead letter or refused, and before it is parked or tried again;
+// while the store does not answer, all that waits.
 //
 // # Exactly once
 //

@@ -51,7 +51,7 @@ func (s *Sequencer) fullLocked(t *task) bool {
 // crowdedLocked tells whether there is no room for one more event, or copy of
 // one, on any stream.
 func (s *Sequencer) crowdedLocked(e *Event) bool {
-	return s.mu.early >= s.mu.mostEarly || s.mu.bytes+e.Size() > s.cfg.MaxEarlyBytes
+	return s.mu.early >= s.mu.mostEarly || s.mu.bytes+e.waiting() > s.cfg.MaxEarlyBytes
 }
 
 func (s *Sequencer) enterEarlyLocked(t *task) {
@@ -68,7 +68,7 @@ func (s *Sequencer) enterEarlyLocked(t *task) {
 
 // countEarlyLocked counts an early event and its copies, in or out by sign.
 func (s *Sequencer) countEarlyLocked(t *task, sign int) {
-	size := t.event.Size()
+	size := t.event.waiting()
 	for _, twin := range t.joined {
 		size += twin.event.Size()
 	}

@@ -14,9 +14,6 @@ var (
 	// ErrFenced is wrapped by the error of writing to a stream that someone
 	// else has taken over. Nothing was written.
 	ErrFenced = errors.New("ordering: stream was taken over by another holder")
-	// ErrNoJob is wrapped by the error for an event that there is no job
-	// state for: it was not processed, or its state was pruned.
-	ErrNoJob = errors.New("ordering: no job state of this event")
 	// ErrStoreClosed is returned by a store that was closed.
 	ErrStoreClosed = errors.New("ordering: store is closed")
 	// ErrSchema is wrapped by the error of opening a database whose schema
@@ -54,23 +51,39 @@ var (
 	// ErrEnded is wrapped by the reason for refusing an event with a number
 	// after its stream's end.
 	ErrEnded = errors.New("ordering: stream has ended before this number")
-	// ErrHeld is the error of a run that did not happen, since a stream of the
-	// event was parked just before. The event is kept for later.
-	ErrHeld = errors.New("ordering: held behind a parked stream")
+	// ErrTooFar is wrapped by the error of what would skip more numbers at once
+	// than [Config.MaxSkip].
+	ErrTooFar = errors.New("ordering: more numbers at once than MaxSkip")
 	// ErrNotParked is wrapped by what Resume, Skip and Drop return for a
 	// stream that is not parked.
 	ErrNotParked = errors.New("ordering: stream is not parked")
+	// ErrSameID is that of a notice of [SameID].
+	ErrSameID = errors.New("ordering: another event with other numbers has the same ID; both run, since numbers are what an event is known by")
 	// ErrGap is wrapped by the error of a gap that stayed open.
 	ErrGap = errors.New("ordering: events are missing")
 	// ErrNoReplayer is wrapped, with ErrGap, if there was nobody to ask.
 	ErrNoReplayer = errors.New("ordering: no replayer: set Config.Replayer to ask for events that did not come")
 )
 
+// LostError is the cause of a stop: the store says that numbers of an event are
+// not done which it had made so. It may have been restored from an older copy;
+// then effects are lost as well.
+type LostError struct{ Event *Event }
+
+// Error names the event.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("ordering: the store has lost what it had made durable: %.80q (%.200s) was done: look whether it is an older copy",
+		e.Event.Name(), FormatSequenceID(e.Event.Positions))
+}
+
 // ContradictionError says which events were numbered so that they can never
-// run: each waits for the other, or two have the same number.
+// run: each waits for the other, or of one some numbers are done and not all.
 type ContradictionError struct {
 	Events []*Event
 }
+
+// Unwrap gives ErrContradiction to errors.Is.
+func (e *ContradictionError) Unwrap() error { return ErrContradiction }
 
 // Error names the events with their positions, those of the first few.
 func (e *ContradictionError) Error() string {

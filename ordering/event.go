@@ -85,11 +85,28 @@ func shortName(name string) string {
 // Size is what the event counts for where a bound is in bytes: about what it
 // takes in memory.
 func (e *Event) Size() int64 {
-	n := 256 + len(e.ID) + len(e.Type) + len(e.Payload) + len(e.CorrelationID) + len(e.CausationID)
+	n := 256 + len(e.ID) + len(e.Type) + cap(e.Payload) + len(e.CorrelationID) + len(e.CausationID)
 	for name, value := range e.Headers {
 		n += 48 + len(name) + len(value)
 	}
-	return int64(n + 32*len(e.Positions))
+	n += 48 * cap(e.Positions)
+	for _, p := range e.Positions {
+		n += p.Stream.Size()
+	}
+	return int64(n)
+}
+
+// waiting is what an event counts for while it waits for earlier ones: with each
+// of its positions it keeps a stream in memory, with its key, its heap and its
+// timer.
+func (e *Event) waiting() int64 { return e.Size() + streamBytes*int64(len(e.Positions)) }
+
+// streamBytes is about what a stream takes in memory on which one event waits.
+const streamBytes = 1536
+
+// positionsText is the event's positions, those of the first few streams.
+func (e *Event) positionsText() string {
+	return FormatSequenceID(e.Positions[:min(4, len(e.Positions))])
 }
 
 // On returns the event's number on stream; ok is false if it has none there.

@@ -100,8 +100,8 @@ func ExampleMemory() {
 	late := ordering.Record{Event: &ordering.Event{Positions: []ordering.Position{{Stream: account, Number: 2}}}, Fences: []int64{1}}
 	fmt.Println(errors.Is(store.Commit(ctx, late), ordering.ErrFenced))
 
-	state, _ := store.Job(ctx, "t-1")
-	fmt.Println(state.Status, state.Attempts)
+	known, _ := store.Look(ctx, []ordering.Position{{Stream: account, Number: 1}})
+	fmt.Println(known[0].Done, known[0].Job.Event, known[0].Job.Status, known[0].Job.Attempts)
 	forgotten, _ := store.Prune(ctx, time.Now().Add(time.Hour))
 	fmt.Println("forgotten:", forgotten)
 	// Output:
@@ -109,6 +109,6 @@ func ExampleMemory() {
 	// ordering: number is done already: account/7=1
 	// last number: 1
 	// true
-	// processed 1
+	// true t-1 processed 1
 	// forgotten: 1
 }

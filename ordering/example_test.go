@@ -68,8 +68,8 @@ func ExampleReplayerFunc() {
 	}
 	_, err = seq.OfferBatch(ctx, []*ordering.Event{order(1, "created"), order(4, "shipped")}, nil)
 	fmt.Println(err, seq.Drain(ctx), seq.Close())
-	job, err := store.Job(ctx, "order/7=3-3")
-	fmt.Println(job.Status, err)
+	known, err := store.Look(ctx, []ordering.Position{{Stream: lockkeys.Must("order", "7"), Number: 3}})
+	fmt.Println(known[0].Job.Status, err)
 	// Unordered output:
 	// order/7=1: created
 	// asked for order/7: 2 to 3

@@ -7,7 +7,12 @@ import (
 	"time"
 )
 
-const feedPage = 64 // events of a stream fed at a time
+// How much is fed of a stream at a time: so many events, and bytes unless it is
+// one event.
+const (
+	feedPage  = 64
+	feedBytes = int64(4 << 20)
+)
 
 // unpark resumes a parking: its streams are fed what is held of them.
 func (s *Sequencer) unpark(ctx context.Context, p *parking) error {
@@ -59,12 +64,12 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 		s.mu.Unlock()
 		return nil
 	}
-	from, limit := st.heldFrom.Load(), feedPage
-	if s.mu.early >= s.mu.mostEarly || s.mu.bytes >= s.cfg.MaxEarlyBytes {
+	from, limit, size := st.heldFrom.Load(), feedPage, min(feedBytes, s.cfg.MaxEarlyBytes-s.mu.bytes)
+	if s.mu.early >= s.mu.mostEarly {
 		limit = 1 // no more than it takes to go on
 	}
 	s.mu.Unlock()
-	page, err := s.cfg.Store.Held(ctx, st.key, from, limit)
+	page, err := s.cfg.Store.Held(ctx, st.key, from, limit, size)
 	if err != nil {
 		return err
 	}
@@ -79,7 +84,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 	s.mu.Lock()
 	st.feeding = false
 	streams := []*stream{st}
-	all := len(page) < limit
+	all := len(page) == 0
 	for _, h := range page {
 		if st.gone || st.parking != nil || len(st.holding) > 0 { // since: a worker found that it is not its turn
 			break
@@ -109,7 +114,7 @@ func (s *Sequencer) feed(ctx context.Context, st *stream) error {
 // the next page is to have the event.
 func (s *Sequencer) placeHeldLocked(st *stream, h HeldEvent, a *after) (streams []*stream, ok bool) {
 	n, _ := h.On(st.key)
-	if _, twin := st.onItsWay(n); twin != nil && isTwin(twin.event, h.Event) {
+	if _, twin := st.onItsWay(n); twin != nil && twin.event.IsCopy(h.Event) {
 		st.heldFrom.Store(n + 1)
 		return nil, true
 	}
@@ -160,24 +165,8 @@ func (s *Sequencer) continueFeedingLocked(st *stream) {
 	}
 }
 
-// clear has the store forget its copy of an event of which no number is left.
-// If it was not the event itself that was done, it is given up.
-func (s *Sequencer) clear(ctx context.Context, h HeldEvent) error {
-	job, err := s.cfg.Store.Job(ctx, h.Name())
-	switch {
-	case err == nil && (job.Status == Processed || job.Status == GivenUp):
-	case err != nil && !errors.Is(err, ErrNoJob):
-		return err
-	default:
-		reason := &ContradictionError{[]*Event{h.Event}}
-		job = h.givenUp(reason.Error())
-		s.do(&after{notices: []Notice{{Kind: EventSkipped, Time: job.Ended, Stream: h.Positions[0].Stream, Event: h.Event, Err: reason}}})
-	}
-	return s.commit(ctx, Record{Event: &Event{ID: h.Name()}, Held: true, JobState: job})
-}
-
 // givenUp is the job state of a held event that is given up.
 func (h HeldEvent) givenUp(reason string) JobState {
-	return JobState{Event: h.Name(), Positions: h.Positions, Status: GivenUp,
+	return JobState{Event: h.Name(), Hash: h.Hash(), Positions: h.Positions, Status: GivenUp,
 		Attempts: h.Attempts, Error: reason, Started: h.Started, Ended: time.Now()}
 }

@@ -111,11 +111,14 @@ func (s *Sequencer) askReplayer(g *gap, missing Range) error {
 		answer, err = s.cfg.Replayer.Replay(s.background, missing, s.deliver)
 		return err
 	})
+	left := uint64(s.cfg.MaxSkip) // also of one who is an authority: it may be spoiled
 	for _, r := range answer.NoSuch {
 		from, to := max(r.From, missing.From), min(r.To, missing.To)
 		if r.Stream == missing.Stream && from <= to && s.background.Err() == nil {
 			reason := errors.New("the source says that there is no such number")
-			err = errors.Join(err, s.skipNumbers(g.stream, Range{r.Stream, from, to}, reason))
+			n, failed := s.skipNumbers(g.stream, Range{r.Stream, from, to}, left, reason)
+			err = errors.Join(err, failed)
+			left -= n
 		}
 	}
 	return err
@@ -153,30 +156,43 @@ func (s *Sequencer) settle(g *gap, missing Range, cause error) {
 	err := fmt.Errorf("%w: %v: %w", ErrGap, missing, cause)
 	switch s.cfg.GapPolicy {
 	case Park:
-		p := st.parking
-		if st.missing == 0 || g.from < st.missing { // less: an event was taken back
-			p = s.shutLocked(st, g.from, g.from, s.newParkingLocked(Gap, err), &a)
-			p.Gap = missing
-		} else if p.Reason == Waiting {
-			p.Reason, p.Error = Gap, err.Error()
-			s.dirtyLocked(p)
-		}
-		s.closeGapLocked(st, &a)
-		s.restLocked(st)
-		s.mu.Unlock()
+		s.parkGapLocked(g, missing, err, &a)
 	case Skip:
 		s.mu.Unlock()
-		if err := s.skipNumbers(st, missing, err); err != nil {
-			s.cfg.Logger.Error("numbers could not be skipped", "range", missing.String(), "err", err)
-		}
+		_, failed := s.skipNumbers(st, missing, uint64(s.cfg.MaxSkip), err)
 		s.mu.Lock()
-		s.againLocked(g, s.cfg.GapTimeout)
-		s.mu.Unlock()
+		switch {
+		case errors.Is(failed, ErrTooFar):
+			if st.gap == g && s.mu.err == nil {
+				s.parkGapLocked(g, missing, errors.Join(err, failed), &a)
+			}
+		case failed != nil:
+			s.cfg.Logger.Error("numbers could not be skipped", "range", missing.String(), "err", failed)
+			fallthrough
+		default:
+			s.againLocked(g, s.cfg.GapTimeout)
+		}
 	case Stop:
 		s.stopLocked(err)
-		s.mu.Unlock()
 	}
+	s.mu.Unlock()
 	s.do(&a)
+}
+
+// parkGapLocked closes a stream of which numbers are missing that could not be
+// had.
+func (s *Sequencer) parkGapLocked(g *gap, missing Range, err error, a *after) {
+	st := g.stream
+	p := st.parking
+	if st.missing == 0 || g.from < st.missing { // less: an event was taken back
+		p = s.shutLocked(st, g.from, g.from, s.newParkingLocked(Gap, err), a)
+		p.Gap = missing
+	} else if p.Reason == Waiting {
+		p.Reason, p.Error = Gap, err.Error()
+		s.dirtyLocked(p)
+	}
+	s.closeGapLocked(st, a)
+	s.restLocked(st)
 }
 
 // isOpenLocked tells whether a gap is still open of which the numbers up to
@@ -207,15 +223,23 @@ func (s *Sequencer) againLocked(g *gap, wait time.Duration) {
 	}
 }
 
-// skipNumbers makes the numbers of a range done that nothing has come for.
-func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
+// skipNumbers makes the numbers of a range done that nothing has come for, most
+// of them at most: if there are more, it does nothing, and the error wraps
+// ErrTooFar. It returns how many there were.
+func (s *Sequencer) skipNumbers(st *stream, r Range, most uint64, reason error) (n uint64, err error) {
 	if err := s.takeTurn(s.background); err != nil {
-		return err
+		return 0, err
 	}
 	defer s.passTurn()
 	absent, err := s.absent(st, Span{r.From, r.To})
 	if err != nil {
-		return err
+		return 0, err
+	}
+	for _, part := range absent {
+		n += part.To - part.From + 1
+	}
+	if n > most {
+		return 0, fmt.Errorf("%w: %v are %d: look whether the number behind them is right; Drop gives up what is held behind them, and SkipTo skips them", ErrTooFar, r, n)
 	}
 	var a after
 	defer s.do(&a)
@@ -229,7 +253,7 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 				s.loseLocked(&a, st)
 			}
 			s.mu.Unlock()
-			return err
+			return 0, err
 		}
 		s.mu.Lock()
 		s.doneLocked(st, r.From, r.To, &a)
@@ -237,7 +261,7 @@ func (s *Sequencer) skipNumbers(st *stream, r Range, reason error) error {
 		a.notices = append(a.notices, Notice{Kind: NumbersSkipped, Time: time.Now(), Stream: st.key, Range: r, Err: reason})
 	}
 	s.pumpAside([]*stream{st})
-	return nil
+	return n, nil
 }
 
 // absent returns the parts of a range that are neither done, nor in memory, nor
@@ -259,7 +283,7 @@ func (s *Sequencer) absent(st *stream, r Span) ([]Span, error) {
 	}
 	s.mu.Unlock()
 	for at := max(r.From, 1); st.isHeld(r.To); {
-		page, err := s.cfg.Store.Held(s.background, st.key, at, feedPage)
+		page, err := s.cfg.Store.Held(s.background, st.key, at, feedPage, feedBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -268,11 +292,11 @@ func (s *Sequencer) absent(st *stream, r Span) ([]Span, error) {
 			here = here.Add(Span{n, n})
 			at = n + 1
 		}
-		if len(page) < feedPage || at > r.To {
+		if len(page) == 0 || at > r.To {
 			break
 		}
 	}
-	return here.without(r), nil
+	return here.Without(r), nil
 }
 
 // doneLocked takes note of numbers that are done without having been

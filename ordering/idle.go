@@ -89,7 +89,7 @@ func (s *Sequencer) endsLocked(st *stream, last uint64, a *after) {
 	for n, t := range st.early {
 		if n > last {
 			s.leaveEarlyLocked(t)
-			s.refuseLocked(t, ErrEnded, a)
+			s.checkLocked(t)
 			s.lookAgainLocked(t, a) // only now, since its streams may come to rest by that
 		}
 	}

@@ -38,8 +38,10 @@ func NewJob(e *Event, fences []int64) Job {
 func (j Job) Attempt() int { return j.task.attempts }
 
 // Record returns the record of the job as processed, for a store to commit
-// with the handler's effect.
+// with the handler's effect. If the handler fails after that, the store is asked
+// whether it was committed.
 func (j Job) Record() Record {
+	j.task.doubtful = true
 	return j.task.record(Processed, "")
 }
 

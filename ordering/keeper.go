@@ -18,23 +18,25 @@ import (
 // so whoever finds a held event finds why.
 type keeper struct {
 	wake    chan struct{}
-	pending atomic.Int64 // events on their way into the store
+	pending atomic.Int64 // events on their way into the store, or that it is asked about
+	bytes   atomic.Int64 // of those
 
 	// The sequencer's mutex guards these.
 	mu struct {
-		dirty []*parking
-		holds []*task
-		ops   []op
-		feeds []*stream
-		pumps []*stream
-		space chan struct{} // closed when pending falls, if someone waits
-		works bool          // something of the above is being done
+		checks []*task
+		dirty  []*parking
+		holds  []*task
+		ops    []op
+		feeds  []*stream
+		pumps  []*stream
+		space  chan struct{} // closed when pending falls, if someone waits
+		works  bool          // something of the above is being done
 	}
 }
 
 // restsLocked tells whether there is nothing to do.
 func (k *keeper) restsLocked() bool {
-	return !k.mu.works && len(k.mu.dirty)+len(k.mu.holds)+len(k.mu.ops)+len(k.mu.feeds)+len(k.mu.pumps) == 0
+	return !k.mu.works && len(k.mu.checks)+len(k.mu.dirty)+len(k.mu.holds)+len(k.mu.ops)+len(k.mu.feeds)+len(k.mu.pumps) == 0
 }
 
 // op is something to be done by the keeper for someone who may wait for it.
@@ -44,9 +46,9 @@ type op struct {
 }
 
 const (
-	maxPendingHolds = 4096 // beyond it offers wait for the store
-	holdChunk       = 256  // events held in one transaction
-	clearTries      = 8    // to forget an event that need not be held; it does no harm
+	maxPending = 4096    // beyond it, or MaxEarlyBytes, offers wait for the store
+	holdChunk  = 256     // events held in one transaction
+	holdBytes  = 4 << 20 // likewise, unless it is one event
 )
 
 func (k *keeper) signal() {
@@ -92,15 +94,6 @@ func (s *Sequencer) heals(p *parking) bool {
 	return p.live().heals()
 }
 
-// clearLocked has the store forget a held event of which no number is left; see
-// clear.
-func (s *Sequencer) clearLocked(h HeldEvent) {
-	s.opLocked(op{do: func(ctx context.Context) error {
-		s.insist(ctx, "forget a held event", func() error { return s.clear(ctx, h) }, backoff.WithMaxTries(clearTries))
-		return nil
-	}})
-}
-
 // pumpLater has streams pumped when the dispatcher has room again.
 func (s *Sequencer) pumpLater(streams []*stream) {
 	s.mu.Lock()
@@ -109,9 +102,31 @@ func (s *Sequencer) pumpLater(streams []*stream) {
 	s.keeper.signal()
 }
 
+// addLocked counts an event that is left to the keeper.
+func (k *keeper) addLocked(t *task) {
+	k.pending.Add(1)
+	k.bytes.Add(t.event.Size())
+}
+
+// removeLocked lets those go on who wait for space.
+func (k *keeper) removeLocked(tasks []*task) {
+	for _, t := range tasks {
+		k.bytes.Add(-t.event.Size())
+	}
+	k.pending.Add(int64(-len(tasks)))
+	if k.mu.space != nil {
+		close(k.mu.space)
+		k.mu.space = nil
+	}
+}
+
+func (s *Sequencer) isCrowded() bool {
+	return s.keeper.pending.Load() > maxPending || s.keeper.bytes.Load() > s.cfg.MaxEarlyBytes
+}
+
 // waitForSpace waits while too many events are on their way into the store.
 func (s *Sequencer) waitForSpace(ctx context.Context) error {
-	for s.keeper.pending.Load() > maxPendingHolds {
+	for s.isCrowded() {
 		if s.within(ctx) { // the keeper may wait for handlers
 			return dispatcher.ErrNested
 		}
@@ -121,7 +136,7 @@ func (s *Sequencer) waitForSpace(ctx context.Context) error {
 		}
 		space := s.keeper.mu.space
 		s.mu.Unlock()
-		if s.keeper.pending.Load() <= maxPendingHolds {
+		if !s.isCrowded() {
 			return nil
 		}
 		select {
@@ -152,6 +167,7 @@ func (s *Sequencer) keepOnce(ctx context.Context) {
 	s.mu.Lock()
 	s.keeper.mu.works = true
 	s.mu.Unlock()
+	s.check(ctx)
 	s.write(ctx)
 	s.mu.Lock()
 	ops, feeds, pumps := s.keeper.mu.ops, s.keeper.mu.feeds, s.keeper.mu.pumps
@@ -253,16 +269,17 @@ func (s *Sequencer) insist(ctx context.Context, what string, do func() error, op
 }
 
 // surely does something with the store until it is known what came of it. The
-// error wraps ErrFenced, or tells why the sequencer ended first.
+// error wraps ErrFenced or a [*ConflictError], or tells why the sequencer ended
+// first.
 func (s *Sequencer) surely(ctx context.Context, what string, do func() error) (err error) {
 	known := s.insist(ctx, what, func() error {
-		if err = do(); errors.Is(err, ErrFenced) {
+		if err = do(); errors.Is(err, ErrFenced) || errors.As(err, new(*ConflictError)) {
 			return nil
 		}
 		return err
 	})
 	if !known {
-		return s.Err()
+		return s.endError()
 	}
 	return err
 }
@@ -271,10 +288,11 @@ func (s *Sequencer) surely(ctx context.Context, what string, do func() error) (e
 // stream that has another holder by now are given back.
 func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 	for len(tasks) > 0 {
-		chunk := tasks[:min(len(tasks), holdChunk)]
+		chunk := nextChunk(tasks)
 		tasks = tasks[len(chunk):]
 		err := s.storeHeld(ctx, chunk)
-		if errors.Is(err, ErrFenced) && len(chunk) > 1 { // one by one, to find out which
+		var other *ConflictError
+		if (errors.Is(err, ErrFenced) || errors.As(err, &other)) && len(chunk) > 1 { // one by one, to find out which
 			for i := range chunk {
 				s.hold(ctx, chunk[i:i+1])
 			}
@@ -282,11 +300,15 @@ func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 		}
 		var a after
 		s.mu.Lock()
+		s.keeper.removeLocked(chunk)
 		for _, t := range chunk {
 			switch {
 			case errors.Is(err, ErrFenced):
 				s.loseLocked(&a, t.streams()...)
 				s.unheldLocked(t, err, &a)
+			case other != nil:
+				s.leaveHoldingLocked(t)
+				s.refuseLocked(t, other, &a)
 			case err != nil:
 				s.unheldLocked(t, ErrClosed, &a)
 			case t.isLost():
@@ -295,14 +317,21 @@ func (s *Sequencer) hold(ctx context.Context, tasks []*task) {
 				s.heldLocked(t, &a)
 			}
 		}
-		s.keeper.pending.Add(int64(-len(chunk)))
-		if s.keeper.mu.space != nil {
-			close(s.keeper.mu.space)
-			s.keeper.mu.space = nil
-		}
 		s.mu.Unlock()
 		s.do(&a)
 	}
+}
+
+// nextChunk is what is held in one transaction.
+func nextChunk(tasks []*task) []*task {
+	size, n := int64(0), 0
+	for n < len(tasks) && n < holdChunk {
+		if size += tasks[n].event.Size(); size > holdBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	return tasks[:n]
 }
 
 // storeHeld puts events into the store, but for those of lost streams. The

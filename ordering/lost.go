@@ -63,12 +63,15 @@ func (s *Sequencer) loseParkingLocked(a *after, p *parking) {
 // checkHolder looks whether a stream has another holder by now: then what is
 // missing may have been done by that one, and what is early is given back.
 func (s *Sequencer) checkHolder(st *stream) {
-	fence, err := s.cfg.Store.Fence(s.background, st.key)
+	s.mu.Lock()
+	next := st.next
+	s.mu.Unlock()
+	states, err := s.cfg.Store.Look(s.background, []Position{{Stream: st.key, Number: next}})
 	if err != nil {
 		s.cfg.Logger.Warn("store could not be asked who has a stream", "stream", st.key.String(), "err", err)
 		return
 	}
-	if fence != st.fence {
+	if states[0].Fence != st.fence {
 		s.lose(st)
 	}
 }

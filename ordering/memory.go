@@ -23,9 +23,11 @@ type Memory struct {
 		sync.Mutex
 		closed   bool
 		streams  map[lockkeys.Key]*memoryStream
-		jobs     map[string]JobState
+		jobs     map[place]*JobState // under all numbers that the event made done; of one that is not done, under the first
+		skips    map[lockkeys.Key][]Skipped
 		parkings map[string]*memoryParking
-		held     map[string]HeldEvent
+		held     map[int64]HeldEvent
+		lastHeld int64                    // the largest key of held so far
 		index    *btree.BTreeG[heldPlace] // of held: each event on each of its streams
 	}
 }
@@ -36,9 +38,10 @@ var _ Store = (*Memory)(nil)
 func NewMemory() *Memory {
 	m := &Memory{}
 	m.mu.streams = map[lockkeys.Key]*memoryStream{}
-	m.mu.jobs = map[string]JobState{}
+	m.mu.jobs = map[place]*JobState{}
+	m.mu.skips = map[lockkeys.Key][]Skipped{}
 	m.mu.parkings = map[string]*memoryParking{}
-	m.mu.held = map[string]HeldEvent{}
+	m.mu.held = map[int64]HeldEvent{}
 	m.mu.index = btree.NewG(32, heldPlace.less)
 	return m
 }
@@ -55,6 +58,14 @@ type memoryStream struct {
 }
 
 func (st *memoryStream) isDone(n uint64) bool { return n <= st.last || st.done.Contains(n) }
+
+// isNotDone returns the parts of r that are not done.
+func (st *memoryStream) isNotDone(r Span) []Span {
+	if r.From = max(r.From, st.last+1); r.From > r.To {
+		return nil
+	}
+	return st.done.Without(r)
+}
 
 func (st *memoryStream) setDone(from, to uint64) {
 	if from > st.last+1 {
@@ -97,16 +108,46 @@ func (m *Memory) heldByLocked(fence int64, key lockkeys.Key) (*memoryStream, err
 	return st, nil
 }
 
-// Fence implements [Store].
-func (m *Memory) Fence(ctx context.Context, stream lockkeys.Key) (int64, error) {
+// place is a number of a stream.
+type place struct {
+	stream lockkeys.Key
+	number uint64
+}
+
+func (p Position) place() place { return place{p.Stream, p.Number} }
+
+// Look implements [Store].
+func (m *Memory) Look(ctx context.Context, positions []Position) ([]NumberState, error) {
 	if err := m.begin(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer m.mu.Unlock()
-	if st := m.mu.streams[stream]; st != nil {
-		return st.fence, nil
+	states := make([]NumberState, len(positions))
+	for i, p := range positions {
+		if st := m.mu.streams[p.Stream]; st != nil {
+			states[i].Fence, states[i].Done = st.fence, st.isDone(p.Number)
+		}
+		if job := m.jobLocked(p, states[i].Done); job != nil {
+			copied := *job
+			states[i].Job = &copied
+		}
 	}
-	return 0, nil
+	return states, nil
+}
+
+// jobLocked returns the job state of a number. If that is done, it is not the one
+// of an event that had failed.
+func (m *Memory) jobLocked(p Position, done bool) *JobState {
+	if job := m.mu.jobs[p.place()]; job != nil && !(done && job.Status == Failed) {
+		return job
+	}
+	for _, s := range m.mu.skips[p.Stream] {
+		if s.From <= p.Number && p.Number <= s.To {
+			job := s.JobState()
+			return &job
+		}
+	}
+	return nil
 }
 
 // Acquire implements [Store].
@@ -136,7 +177,7 @@ func (m *Memory) Commit(ctx context.Context, r Record) error {
 	if r.Event == nil {
 		return ErrNilEvent
 	}
-	if len(r.Fences) != len(r.Event.Positions) {
+	if len(r.Fences) != len(r.Event.Positions) || len(r.Fences) == 0 {
 		return fmt.Errorf("ordering: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(r.Event.Positions))
 	}
 	if err := m.begin(ctx); err != nil {
@@ -159,9 +200,12 @@ func (m *Memory) Commit(ctx context.Context, r Record) error {
 			st.ended = p.Number
 		}
 	}
-	m.mu.jobs[r.JobState.Event] = r.JobState
+	job := r.JobState
+	for _, p := range r.Event.Positions {
+		m.mu.jobs[p.place()] = &job
+	}
 	if r.Held {
-		m.forgetLocked(r.Event.Name())
+		m.forgetLocked(job.Positions)
 	}
 	return nil
 }
@@ -179,26 +223,15 @@ func (m *Memory) Skip(ctx context.Context, s Skipped) error {
 	if err != nil {
 		return err
 	}
-	st.setDone(s.From, s.To)
-	job := s.JobState()
-	m.mu.jobs[job.Event] = job
+	for _, part := range st.isNotDone(Span{s.From, s.To}) {
+		s.From, s.To = part.From, part.To
+		m.mu.skips[s.Stream] = append(m.mu.skips[s.Stream], s)
+		st.setDone(part.From, part.To)
+	}
 	return nil
 }
 
 var errRange = errors.New("no such range: it goes from 1 on, upwards")
-
-// Job implements [Store].
-func (m *Memory) Job(ctx context.Context, event string) (JobState, error) {
-	if err := m.begin(ctx); err != nil {
-		return JobState{}, err
-	}
-	defer m.mu.Unlock()
-	job, ok := m.mu.jobs[event]
-	if !ok {
-		return JobState{}, fmt.Errorf("%w: %.80q", ErrNoJob, event)
-	}
-	return job, nil
-}
 
 // Prune implements [Store]. It looks at every job state there is.
 func (m *Memory) Prune(ctx context.Context, before time.Time) (int64, error) {
@@ -207,11 +240,21 @@ func (m *Memory) Prune(ctx context.Context, before time.Time) (int64, error) {
 	}
 	defer m.mu.Unlock()
 	parked := m.parkedEventsLocked()
-	had := len(m.mu.jobs)
-	maps.DeleteFunc(m.mu.jobs, func(name string, job JobState) bool {
-		return job.Ended.Before(before) && !(job.Status == Failed && parked[name])
+	pruned := map[*JobState]bool{}
+	maps.DeleteFunc(m.mu.jobs, func(at place, job *JobState) bool {
+		if !job.Ended.Before(before) || job.Status == Failed && parked[at] {
+			return false
+		}
+		pruned[job] = true
+		return true
 	})
-	return int64(had - len(m.mu.jobs)), nil
+	n := len(pruned)
+	for stream, skips := range m.mu.skips {
+		left := slices.DeleteFunc(skips, func(s Skipped) bool { return s.Time.Before(before) })
+		n += len(skips) - len(left)
+		m.mu.skips[stream] = left
+	}
+	return int64(n), nil
 }
 
 // Close implements [Store].

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -13,13 +12,13 @@ import (
 type heldPlace struct {
 	stream lockkeys.Key
 	number uint64
-	name   string
+	id     int64
 }
 
-// less orders places by stream, then number, then name: contradictory events
+// less orders places by stream, then number, then age: contradictory events
 // may have the same number.
 func (p heldPlace) less(q heldPlace) bool {
-	return cmp.Or(p.stream.Compare(q.stream), cmp.Compare(p.number, q.number), strings.Compare(p.name, q.name)) < 0
+	return cmp.Or(p.stream.Compare(q.stream), cmp.Compare(p.number, q.number), cmp.Compare(p.id, q.id)) < 0
 }
 
 // Hold implements [Store].
@@ -38,48 +37,90 @@ func (m *Memory) Hold(ctx context.Context, events []*Event, fences Fences) error
 			}
 		}
 	}
+	last := m.mu.lastHeld
 	for _, e := range events {
-		if _, has := m.mu.held[e.Name()]; !has {
+		id := m.heldLocked(e.Positions)
+		if id == 0 {
 			m.holdLocked(HeldEvent{Event: e})
+		} else if held := m.mu.held[id].Event; !held.IsCopy(e) {
+			for ; m.mu.lastHeld > last; m.mu.lastHeld-- { // none of them
+				m.forgetLocked(m.mu.held[m.mu.lastHeld].Positions)
+			}
+			return conflict(e, held)
 		}
 	}
 	return nil
 }
 
-// holdLocked holds an event in place of a copy from before.
+// heldLocked returns the key of the held event with these numbers, 0 for none.
+func (m *Memory) heldLocked(positions []Position) (id int64) {
+	at := positions[0]
+	m.mu.index.AscendGreaterOrEqual(heldPlace{stream: at.Stream, number: at.Number}, func(p heldPlace) bool {
+		if p.stream != at.Stream || p.number != at.Number {
+			return false
+		}
+		if SameNumbers(m.mu.held[p.id].Positions, positions) {
+			id = p.id
+		}
+		return id == 0
+	})
+	return id
+}
+
 func (m *Memory) holdLocked(h HeldEvent) {
-	name := h.Name()
-	m.forgetLocked(name)
-	m.mu.held[name] = h
+	m.mu.lastHeld++
+	m.mu.held[m.mu.lastHeld] = h
 	for _, p := range h.Positions {
-		m.mu.index.ReplaceOrInsert(heldPlace{p.Stream, p.Number, name})
+		m.mu.index.ReplaceOrInsert(heldPlace{p.Stream, p.Number, m.mu.lastHeld})
 	}
 }
 
-// forgetLocked forgets a held event, if there is one of this name.
-func (m *Memory) forgetLocked(name string) {
-	h, ok := m.mu.held[name]
-	if !ok {
+// forgetLocked forgets the held event with these numbers, if there is one.
+func (m *Memory) forgetLocked(positions []Position) {
+	id := m.heldLocked(positions)
+	if id == 0 {
 		return
 	}
-	delete(m.mu.held, name)
-	for _, p := range h.Positions {
-		m.mu.index.Delete(heldPlace{p.Stream, p.Number, name})
+	delete(m.mu.held, id)
+	for _, p := range positions {
+		m.mu.index.Delete(heldPlace{p.Stream, p.Number, id})
 	}
+}
+
+// Forget implements [Store].
+func (m *Memory) Forget(ctx context.Context, e *Event, fences Fences) error {
+	if e == nil {
+		return ErrNilEvent
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	for _, p := range e.Positions {
+		if _, err := m.heldByLocked(fences[p.Stream], p.Stream); err != nil {
+			return err
+		}
+	}
+	m.forgetLocked(e.Positions)
+	return nil
 }
 
 // Held implements [Store].
-func (m *Memory) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error) {
+func (m *Memory) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) ([]HeldEvent, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
 	var events []HeldEvent
 	m.mu.index.AscendGreaterOrEqual(heldPlace{stream: stream, number: from}, func(p heldPlace) bool {
+		h := m.mu.held[p.id]
 		if p.stream != stream || len(events) >= limit {
 			return false
 		}
-		events = append(events, m.mu.held[p.name])
+		if size -= h.Size(); size < 0 && len(events) > 0 {
+			return false
+		}
+		events = append(events, h)
 		return true
 	})
 	return events, nil

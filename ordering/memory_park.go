@@ -44,7 +44,10 @@ func (m *Memory) Park(ctx context.Context, p Parking, fences Fences) error {
 	}
 	m.unparkLocked(p.ID)
 	parking := &memoryParking{Parking: p, streams: make(map[lockkeys.Key]uint64, len(p.Streams))}
-	parking.Streams, parking.Events = nil, slices.Clone(p.Events)
+	parking.Streams, parking.Events = nil, make([]HeldEvent, len(p.Events))
+	for i, h := range p.Events {
+		parking.Events[i] = h.AsOutline()
+	}
 	m.mu.parkings[p.ID] = parking
 	for _, position := range p.Streams {
 		st := m.streamLocked(position.Stream)
@@ -58,10 +61,15 @@ func (m *Memory) Park(ctx context.Context, p Parking, fences Fences) error {
 		parking.streams[position.Stream] = position.Number
 	}
 	for _, h := range p.Events {
-		m.holdLocked(h)
-		if p.Error != "" {
-			m.mu.jobs[h.Name()] = JobState{Event: h.Name(), Positions: h.Positions, Status: Failed,
-				Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
+		if id := m.heldLocked(h.Positions); id > 0 {
+			m.mu.held[id] = HeldEvent{Event: m.mu.held[id].Event, Attempts: h.Attempts, Started: h.Started}
+		} else if !h.Outline {
+			m.holdLocked(h)
+		}
+		at := firstOf(h.Positions)
+		if job := m.mu.jobs[at.place()]; p.Error != "" && (job == nil || job.Status == Failed) {
+			failed := h.Failed(&p)
+			m.mu.jobs[at.place()] = &failed
 		}
 	}
 	return nil
@@ -121,13 +129,14 @@ func (m *Memory) Parked(ctx context.Context, ids ...string) ([]Parking, error) {
 	return list, nil
 }
 
-// parkedEventsLocked returns the names of the events of all parkings.
-func (m *Memory) parkedEventsLocked() map[string]bool {
-	names := map[string]bool{}
+// parkedEventsLocked returns the places of job states of the events of all
+// parkings.
+func (m *Memory) parkedEventsLocked() map[place]bool {
+	places := map[place]bool{}
 	for _, p := range m.mu.parkings {
 		for _, h := range p.Events {
-			names[h.Name()] = true
+			places[firstOf(h.Positions).place()] = true
 		}
 	}
-	return names
+	return places
 }

@@ -12,7 +12,7 @@ type Notice struct {
 	Time   time.Time
 	Stream lockkeys.Key
 	Range  Range  // with GapOpened, ReplayAsked, GapClosed, NumbersSkipped
-	Event  *Event // with EventSkipped, EventRefused, StreamParked for a failure
+	Event  *Event // with EventSkipped, EventRefused, SameID, StreamParked for a failure
 	Reason Reason // with StreamParked
 	Err    error  // with all but GapOpened, ReplayAsked, GapClosed and StreamResumed
 }
@@ -38,12 +38,16 @@ const (
 	StreamParked
 	// StreamResumed: a stream that was parked goes on.
 	StreamResumed
+	// SameID: an event that is to run has the ID of another one, with other
+	// numbers, that came shortly before. It is told once for each ID, and counted
+	// in [Stats].
+	SameID
 )
 
 // String returns the kind in words, "gap opened" for example.
 func (k NoticeKind) String() string {
 	names := [...]string{"", "gap opened", "replay asked", "gap closed", "numbers skipped",
-		"event skipped", "event refused", "stream parked", "stream resumed"}
+		"event skipped", "event refused", "stream parked", "stream resumed", "same ID"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}

@@ -2,12 +2,11 @@ package ordering
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // Offer takes an event from a source. It waits while the dispatcher is full,
@@ -23,7 +22,7 @@ import (
 // of them. Where the offer itself would have to wait for other handlers, its
 // error is [dispatcher.ErrNested].
 func (s *Sequencer) Offer(ctx context.Context, e *Event, done Done) error {
-	if err := s.check(e); err != nil {
+	if err := s.validate(e); err != nil {
 		return err
 	}
 	if err := s.begin(ctx); err != nil {
@@ -44,7 +43,7 @@ func (s *Sequencer) OfferBatch(ctx context.Context, events []*Event, done Done) 
 	good := 0
 	var bad error
 	for good < len(events) && bad == nil {
-		if bad = s.check(events[good]); bad == nil {
+		if bad = s.validate(events[good]); bad == nil {
 			good++
 		}
 	}
@@ -75,7 +74,7 @@ func (s *Sequencer) offerChunk(ctx context.Context, events []*Event, done Done) 
 	return accepted, nil
 }
 
-func (s *Sequencer) check(e *Event) error {
+func (s *Sequencer) validate(e *Event) error {
 	if e == nil {
 		return ErrNilEvent
 	}
@@ -170,19 +169,28 @@ func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
 		ended = ended || st.ended > 0 && n > st.ended
 	}
 	switch {
-	case done == len(t.slots):
-		if t.held {
-			s.clearLocked(t.heldEvent())
-		}
-		s.endLocked(t, Outcome{Result: Duplicate}, a)
-	case other != nil && isTwin(other.event, t.event):
-		s.joinTwinLocked(other, t, a)
-	case other != nil:
-		s.refuseLocked(t, &ContradictionError{[]*Event{other.event, t.event}}, a)
 	case done > 0:
-		s.refuseLocked(t, &ContradictionError{[]*Event{t.event}}, a)
+		s.checkLocked(t)
+	case other != nil && other.event.IsCopy(t.event):
+		s.joinTwinLocked(other, t, a)
+	case (other != nil || ended) && !t.checked:
+		s.checkLocked(t)
+	case other != nil:
+		s.refuseLocked(t, conflict(t.event, other.event), a)
 	case ended:
 		s.refuseLocked(t, ErrEnded, a)
+	default:
+		if !t.held {
+			s.seeIDLocked(t.event, a)
+		}
+		return s.acceptLocked(t, early, a)
+	}
+	return false
+}
+
+// acceptLocked does so with an event that may run, now or later.
+func (s *Sequencer) acceptLocked(t *task, early bool, a *after) (ready bool) {
+	switch {
 	case s.mustHoldLocked(t):
 		s.holdLocked(t, a)
 	case early || t.held:
@@ -197,6 +205,7 @@ func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
 // wait with it if that is early.
 func (s *Sequencer) joinTwinLocked(first, t *task, a *after) {
 	e, done := t.event, t.done
+	s.fedLocked(t)
 	s.recycle(t)
 	if done == nil { // nobody is to be told
 		s.counts.add(Duplicate)
@@ -215,28 +224,6 @@ func (s *Sequencer) joinTwinLocked(first, t *task, a *after) {
 	}
 }
 
-// isTwin tells whether two events that have a number in common are copies of
-// one.
-func isTwin(a, b *Event) bool {
-	if a.ID != b.ID && a.Name() != b.Name() || len(a.Positions) != len(b.Positions) {
-		return false
-	}
-	same := func(p, q Position) bool { return p.Stream == q.Stream && p.Number == q.Number }
-	if slices.EqualFunc(a.Positions, b.Positions, same) {
-		return true
-	}
-	numbers := make(map[lockkeys.Key]uint64, len(a.Positions))
-	for _, p := range a.Positions {
-		numbers[p.Stream] = p.Number
-	}
-	for _, p := range b.Positions {
-		if numbers[p.Stream] != p.Number {
-			return false
-		}
-	}
-	return true
-}
-
 // endLocked ends a task that was not submitted.
 func (s *Sequencer) endLocked(t *task, o Outcome, a *after) {
 	s.fedLocked(t)
@@ -253,6 +240,9 @@ func (s *Sequencer) refuseLocked(t *task, err error, a *after) {
 	e := t.event
 	for _, slot := range t.slots {
 		a.notices = append(a.notices, Notice{Kind: EventRefused, Time: time.Now(), Stream: slot.stream.key, Event: e, Err: err})
+	}
+	if errors.As(err, new(*ConflictError)) {
+		s.counts.conflicts.Add(1)
 	}
 	if t.held {
 		s.rejectLocked(t, err, a)

@@ -30,13 +30,28 @@ func (s *Sequencer) Resume(ctx context.Context, key lockkeys.Key) error {
 // Skip gives up what a parked stream is closed at, the event or the numbers
 // that are missing, with a record that says so, and resumes its parking. A
 // skipped event's numbers are done on all its streams. The errors are those of
-// Resume.
+// Resume; if more than [Config.MaxSkip] numbers are missing, the error wraps
+// [ErrTooFar] and nothing is done.
 func (s *Sequencer) Skip(ctx context.Context, key lockkeys.Key) error {
 	return s.operate(ctx, key, s.skipHead)
 }
 
+// SkipTo is Skip for all numbers of a parked stream up to a last one that have
+// not come, however many they are. Events that are held stay, and run.
+func (s *Sequencer) SkipTo(ctx context.Context, key lockkeys.Key, last uint64) error {
+	if last == 0 || last > MaxNumber {
+		return fmt.Errorf("ordering: skip %s up to %d: %w", key, last, ErrNumber)
+	}
+	return s.operate(ctx, key, func(_ context.Context, st *stream) error {
+		_, err := s.skipNumbers(st, Range{key, 1, last}, MaxNumber, errors.New(s.skipReason(st)))
+		return err
+	})
+}
+
 // Drop is Skip for all that is held of a parked stream: it goes on with what
-// comes from now on. The errors are those of Resume.
+// comes from now on. An event with more than [Config.MaxSkip] missing numbers
+// before it is given to [Config.DeadLetter] and forgotten, without making them or
+// its own done. The errors are those of Resume.
 func (s *Sequencer) Drop(ctx context.Context, key lockkeys.Key) error {
 	return s.operate(ctx, key, s.dropHeld)
 }
@@ -111,7 +126,7 @@ func (s *Sequencer) closedAt(st *stream) uint64 {
 // skipHead gives up what a stream is closed at.
 func (s *Sequencer) skipHead(ctx context.Context, st *stream) error {
 	at := s.closedAt(st)
-	page, err := s.cfg.Store.Held(ctx, st.key, at, 1)
+	page, err := s.cfg.Store.Held(ctx, st.key, at, 1, 0)
 	if err != nil {
 		return err
 	}
@@ -121,15 +136,23 @@ func (s *Sequencer) skipHead(ctx context.Context, st *stream) error {
 // dropHeld gives up all that is held of a stream.
 func (s *Sequencer) dropHeld(ctx context.Context, st *stream) error {
 	at := s.closedAt(st)
-	for {
-		page, err := s.cfg.Store.Held(ctx, st.key, at, feedPage)
+	for from := at; ; {
+		page, err := s.cfg.Store.Held(ctx, st.key, from, feedPage, feedBytes)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for i, h := range page {
 			n, _ := h.On(st.key)
+			from = n + 1
 			if n > at {
-				if err := s.skip(ctx, st, at, page[i:i+1]); err != nil {
+				err := s.skip(ctx, st, at, page[i:i+1])
+				if errors.Is(err, ErrTooFar) {
+					if err := s.expel(ctx, h, err); err != nil {
+						return err
+					}
+					continue
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -139,6 +162,12 @@ func (s *Sequencer) dropHeld(ctx context.Context, st *stream) error {
 			at = n + 1
 		}
 	}
+}
+
+// expel has the store forget an event whose numbers are not to be done.
+func (s *Sequencer) expel(ctx context.Context, h HeldEvent, why error) error {
+	s.deadLetter(ctx, h.Event, why)
+	return s.forgetHeld(ctx, h)
 }
 
 // skip gives up the held event, if it has the number at, or else the numbers
@@ -158,7 +187,8 @@ func (s *Sequencer) skip(ctx context.Context, st *stream, at uint64, next []Held
 		}
 		to = n - 1
 	}
-	return s.skipNumbers(st, Range{st.key, at, to}, errors.New(reason))
+	_, err := s.skipNumbers(st, Range{st.key, at, to}, uint64(s.cfg.MaxSkip), errors.New(reason))
+	return err
 }
 
 // skipReason says why something of a stream is given up.
@@ -170,6 +200,20 @@ func (s *Sequencer) skipReason(st *stream) string {
 		reason += ": " + p.Error
 	}
 	return reason
+}
+
+// forgetDone has the store forget an event of which no number is left, and tells
+// of it if that was not by the event itself.
+func (s *Sequencer) forgetDone(ctx context.Context, h HeldEvent) error {
+	states, err := s.cfg.Store.Look(ctx, h.Positions)
+	if err != nil {
+		return err
+	}
+	why := fateOf(h.Event, h.Positions, states).never
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetHeldLocked(h, why)
+	return nil
 }
 
 // giveUp makes a held event's numbers done without its effect, but for those
@@ -189,13 +233,13 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 		defer s.mu.Unlock()
 		s.unpinLocked(streams)
 	}()
-	free := &Event{ID: h.Name()}
+	free := &Event{ID: h.Name()} // the positions that it is given up with
 	r := Record{Event: free, Held: true, JobState: h.givenUp(reason)}
 	runs := false
 	s.mu.Lock()
 	for i, st := range streams {
 		done, other := st.onItsWay(h.Positions[i].Number)
-		runs = runs || other != nil && isTwin(other.event, h.Event)
+		runs = runs || other != nil && other.event.IsCopy(h.Event)
 		if !done && other == nil {
 			free.Positions = append(free.Positions, h.Positions[i])
 			r.Fences = append(r.Fences, st.fence)
@@ -206,15 +250,27 @@ func (s *Sequencer) giveUp(ctx context.Context, h HeldEvent, reason string) erro
 		return nil
 	}
 	if len(free.Positions) == 0 {
-		return s.clear(ctx, h)
+		return s.forgetDone(ctx, h)
 	}
-	if err := s.commitSurely(ctx, r); err != nil {
-		if errors.Is(err, ErrFenced) {
-			s.lose(streams...)
-		}
+	f, err := s.commitSurely(ctx, h.Event, r)
+	switch {
+	case errors.Is(err, ErrFenced):
+		s.lose(streams...)
 		return err
+	case err != nil:
+		return err
+	case f.own == 0: // by another holder, which this one did not know of
+		s.lose(streams...)
+		return ErrFenced
+	case f.own == Processed: // by a commit that only seemed to fail
+		s.mu.Lock()
+		s.forgetHeldLocked(h, nil)
+		s.mu.Unlock()
 	}
-	a := after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)}}}
+	var a after
+	if f.own == GivenUp {
+		a.notices = []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: h.Positions[0].Stream, Event: h.Event, Err: errors.New(reason)}}
+	}
 	s.mu.Lock()
 	for i, p := range h.Positions {
 		if _, ok := free.On(p.Stream); !ok {

@@ -22,9 +22,9 @@ type Result uint8
 const (
 	// Applied: the handler succeeded and the event's numbers are done.
 	Applied Result = iota + 1
-	// Duplicate: its numbers were done already, or were made so by a copy of
-	// the event that was still on its way. What is done is known by its
-	// numbers alone, so an event with all the numbers of others is one too.
+	// Duplicate: the event was done already, or was made so by a copy of it that
+	// was still on its way. With a store that has pruned what became of it, its
+	// numbers are all there is to go by; see [Config.Retention].
 	Duplicate
 	// Held: the event cannot run now, since a stream of it is parked, and the
 	// store keeps it.
@@ -33,7 +33,8 @@ const (
 	// was recorded, and the event's numbers are done without its effect. Err
 	// is the failure.
 	DeadLettered
-	// Refused: the event can never run. Err wraps a [*ContradictionError] or
+	// Refused: the event can never run, and was not done. Err wraps
+	// [ErrContradiction], by a [*ConflictError] or a [*ContradictionError], or
 	// [ErrEnded].
 	Refused
 	// Unfinished: the sequencer ended first, or lost a stream to another

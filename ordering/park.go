@@ -231,7 +231,7 @@ func (s *Sequencer) holdAllLocked(tasks []*task, p *parking, a *after) {
 			s.endLocked(t, Outcome{Unfinished, ErrClosed}, a)
 		default:
 			s.keeper.mu.holds = append(s.keeper.mu.holds, t)
-			s.keeper.pending.Add(1)
+			s.keeper.addLocked(t)
 			s.keeper.signal()
 		}
 	}
@@ -281,7 +281,7 @@ func (s *Sequencer) rejectLocked(t *task, err error, a *after) {
 		return done || other != nil
 	})
 	if len(free) == 0 {
-		s.clearLocked(t.heldEvent())
+		s.forgetHeldLocked(t.heldEvent(), err)
 		s.endLocked(t, Outcome{Result: Refused, Err: err}, a)
 		return
 	}

@@ -179,6 +179,22 @@ func (r *rig) parked() []Parking {
 	return list
 }
 
+// known is what the store knows of the first of the positions.
+func known(t *testing.T, store Store, positions string) NumberState {
+	t.Helper()
+	states, err := store.Look(t.Context(), ev("", positions).Positions)
+	require.NoError(t, err)
+	return states[0]
+}
+
+// job is the job state of the event that has the first of the positions.
+func job(t *testing.T, store Store, positions string) JobState {
+	t.Helper()
+	state := known(t, store, positions)
+	require.NotNil(t, state.Job)
+	return *state.Job
+}
+
 // archive is a replayer that has these events, and answers for numbers of
 // streams that it has not.
 type archive struct {

@@ -35,38 +35,57 @@ func (s *Sequencer) deriveKeys(e *Event, claim *lockkeys.Claim) (err error) {
 	return s.cfg.Keys(e, claim)
 }
 
-// handle is one attempt at a job.
+// handle is one attempt at a job; several, if the store was away meanwhile.
 func (s *Sequencer) handle(ctx context.Context, j Job) error {
 	t := j.task
 	if t.committed { // by an attempt that failed after that
 		t.outcome.Result = Applied
 		return nil
 	}
+	for {
+		if begins, err := s.begins(t); !begins {
+			return err
+		}
+		err := s.attempt(ctx, j)
+		again, err := s.result(t, err)
+		if !again || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// begins tells whether an attempt is to be made; if not, the task has its
+// outcome, or err says why.
+func (s *Sequencer) begins(t *task) (begins bool, err error) {
 	if t.isLost() {
 		t.outcome = Outcome{Unfinished, ErrFenced}
-		return nil
+		return false, nil
+	}
+	if t.doubtful && !t.looked { // of the last attempt, which panicked
+		if settled, _ := s.resolve(t); settled {
+			return false, nil
+		}
 	}
 	for _, slot := range t.slots {
 		if slot.stream.isHeld(slot.number) {
-			if s.resolve(t) {
-				return nil
-			}
 			t.outcome.Result = Held
-			return dispatcher.Permanent(ErrHeld)
+			return false, nil
 		}
 	}
 	if s.stopped.Load() {
-		return dispatcher.Permanent(errHalted)
+		return false, dispatcher.Permanent(errHalted)
 	}
 	if t.refusal != nil {
-		return dispatcher.Permanent(t.refusal)
+		t.looked = true
+		return false, dispatcher.Permanent(t.refusal)
 	}
-	return s.result(t, s.attempt(ctx, j))
+	return true, nil
 }
 
 // attempt calls the handler, unless it has succeeded before, and commits.
 func (s *Sequencer) attempt(ctx context.Context, j Job) error {
 	t := j.task
+	t.looked = false
 	if !t.handled {
 		if t.attempts++; t.started.IsZero() {
 			t.started = time.Now()
@@ -79,26 +98,33 @@ func (s *Sequencer) attempt(ctx context.Context, j Job) error {
 	if t.committed {
 		return nil
 	}
-	return s.commit(ctx, t.record(Processed, ""))
+	return s.commit(ctx, j.Record())
 }
 
-// result notes how an attempt went; an error is one to be tried again.
-func (s *Sequencer) result(t *task, err error) error {
+// result notes how an attempt went; an error is one to be tried again. If the
+// store was away when it was asked what became of the failed attempt, that is
+// what the attempt has failed for, as far as can be told: again says that there
+// is to be another one now, which does not count.
+func (s *Sequencer) result(t *task, err error) (again bool, _ error) {
 	switch {
 	case t.committed && err != nil:
 		s.cfg.Logger.Warn("handler failed after its commit, which counts", "event", t.event.Name(), "err", err)
-		t.outcome.Result = Applied
+		fallthrough
 	case err == nil:
 		t.outcome.Result = Applied
-	case errors.Is(err, ErrDuplicate):
-		t.outcome.Result = Duplicate
+		return false, nil
+	case errors.As(err, new(*dispatcher.WidenError)): // it runs again, having done nothing
+		return false, err
+	}
+	settled, away := s.resolve(t)
+	switch {
+	case settled:
+		return false, nil
 	case errors.Is(err, ErrFenced):
 		t.outcome = Outcome{Unfinished, err}
-	default:
-		t.doubtful = t.doubtful || errors.As(err, new(*StoreError))
-		return err
+		return false, nil
 	}
-	return nil
+	return away && !dispatcher.IsPermanent(err), err
 }
 
 func (s *Sequencer) commit(ctx context.Context, r Record) error {
@@ -109,35 +135,19 @@ func (s *Sequencer) commit(ctx context.Context, r Record) error {
 	return &StoreError{"commit", err}
 }
 
-// commitSurely commits until it is known what came of it. The error wraps
-// ErrDuplicate or ErrFenced, or tells why the sequencer ended first.
-func (s *Sequencer) commitSurely(ctx context.Context, r Record) (err error) {
-	failed := false
-	known := s.insist(ctx, "commit", func() error {
-		err = s.commit(ctx, r)
-		if failed && errors.Is(err, ErrDuplicate) { // it only seemed to have failed
-			err = nil
-		}
-		if err == nil || errors.Is(err, ErrDuplicate) || errors.Is(err, ErrFenced) {
-			return nil
-		}
-		failed = true
-		return err
-	})
-	if !known {
-		return s.Err()
-	}
-	return err
-}
-
-// failureFor tells the dispatcher whether to stop.
+// failureFor tells the dispatcher whether to stop. What becomes of the event
+// otherwise is seen to in finish, before its lock keys are free.
 func (s *Sequencer) failureFor(j Job, err error) dispatcher.FailurePolicy {
 	t := j.task
 	switch {
-	case t.outcome.Result == Held, t.committed:
+	case t.committed:
 		return dispatcher.DeadLetter
 	case errors.Is(err, errHalted):
 		return dispatcher.Stop
+	case !t.looked: // it panicked
+		if settled, _ := s.resolve(t); settled {
+			return dispatcher.DeadLetter
+		}
 	}
 	if t.policy = s.policy(t.event, err); t.policy == Stop {
 		s.mu.Lock()
@@ -145,6 +155,7 @@ func (s *Sequencer) failureFor(j Job, err error) dispatcher.FailurePolicy {
 		s.mu.Unlock()
 		return dispatcher.Stop
 	}
+	t.failure = err
 	return dispatcher.DeadLetter
 }
 
@@ -161,28 +172,20 @@ func (s *Sequencer) policy(e *Event, err error) Policy {
 	return policy
 }
 
-// fail sees to a job that failed for good, before its lock keys are free.
-func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
-	t := j.task
-	switch {
-	case t.outcome.Result == Held:
-		return nil
-	case t.committed:
-		return s.result(t, err)
-	case t.policy == Skip:
-		switch cause := s.commitSurely(s.accepting, t.record(GivenUp, err.Error())); {
-		case cause == nil:
-			t.outcome = Outcome{DeadLettered, err}
-			s.deadLetter(ctx, t.event, err)
-		case errors.Is(cause, ErrDuplicate):
-			t.outcome.Result = Duplicate
-		default:
+// fail sees to a job that failed for good, of which the store knows nothing,
+// before its lock keys are free.
+func (s *Sequencer) fail(t *task, err error) {
+	if t.policy == Skip {
+		switch f, cause := s.commitSurely(s.accepting, t.event, t.record(GivenUp, err.Error())); {
+		case cause != nil:
 			t.outcome = Outcome{Unfinished, cause}
+		case f.own == GivenUp:
+			t.outcome = Outcome{DeadLettered, err}
+			s.deadLetter(s.background, t.event, err)
+		default: // meanwhile
+			t.outcome = f.outcome()
 		}
-		return nil
-	}
-	if s.resolve(t) {
-		return nil
+		return
 	}
 	var a after
 	s.mu.Lock()
@@ -194,33 +197,6 @@ func (s *Sequencer) fail(ctx context.Context, j Job, err error) error {
 	}
 	s.mu.Unlock()
 	s.do(&a)
-	return nil
-}
-
-// resolve looks whether an event that is about to be held is done after all, by
-// a commit that only seemed to fail, and gives it its outcome then. It waits
-// for the store to say so, which would have to hold it as well; if the
-// sequencer ends first, the event is unfinished.
-func (s *Sequencer) resolve(t *task) (done bool) {
-	if !t.doubtful {
-		return false
-	}
-	var job JobState
-	known := s.insist(s.accepting, "look up a job state", func() (err error) {
-		if job, err = s.cfg.Store.Job(s.accepting, t.event.Name()); errors.Is(err, ErrNoJob) {
-			return nil
-		}
-		return err
-	})
-	switch {
-	case !known:
-		t.outcome = Outcome{Unfinished, s.Err()}
-	case job.Status == Processed || job.Status == GivenUp:
-		t.outcome.Result = Duplicate
-	default:
-		return false
-	}
-	return true
 }
 
 func (s *Sequencer) deadLetter(ctx context.Context, e *Event, err error) {
@@ -237,10 +213,16 @@ func (s *Sequencer) deadLetter(ctx context.Context, e *Event, err error) {
 // dispatcher ended first.
 func (s *Sequencer) finish(j Job, err error) {
 	t := j.task
-	if t.outcome.Result == 0 {
+	switch {
+	case t.outcome.Result != 0:
+	case t.committed:
+		_, _ = s.result(t, err)
+	case t.failure != nil:
+		s.fail(t, t.failure)
+	default:
 		t.outcome = Outcome{Unfinished, s.submitError(err)}
 	}
-	done := t.outcome.Result != Held && t.outcome.Result != Unfinished
+	done := t.outcome.Result != Held && t.outcome.Result != Unfinished && t.outcome.Result != Refused
 	var a after
 	s.mu.Lock()
 	for _, slot := range t.slots {
@@ -253,11 +235,18 @@ func (s *Sequencer) finish(j Job, err error) {
 		s.do(&a)
 		return
 	}
+	if t.outcome.Result == Refused { // another holder has done what this one did not know of
+		s.refuseLocked(t, t.outcome.Err, &a)
+		s.loseLocked(&a, t.streams()...)
+		s.mu.Unlock()
+		s.do(&a)
+		return
+	}
 	if errors.Is(t.outcome.Err, ErrFenced) {
 		s.loseLocked(&a, t.streams()...)
 	}
 	if t.held && t.outcome.Result == Duplicate { // the store has not forgotten it with a commit
-		s.clearLocked(t.heldEvent())
+		s.forgetHeldLocked(t.heldEvent(), nil)
 	}
 	s.fedLocked(t)
 	for _, slot := range t.slots {

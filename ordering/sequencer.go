@@ -49,6 +49,7 @@ type Sequencer struct {
 		streams   map[lockkeys.Key]*stream
 		parkings  map[string]*parking // by ID, and by those of parkings that became part of it
 		idle      idleList
+		recent    recentIDs
 		early     int   // events that wait for earlier ones, and copies of them
 		bytes     int64 // of those
 		mostEarly int   // of them; at most cfg.MaxEarlyTotal
@@ -86,7 +87,6 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	d.Keys = s.keys
 	d.Handler = s.handle
 	d.FailureFor = s.failureFor
-	d.DeadLetter = s.fail
 	d.StrictLocking = true // what a handler did counts from the commit on
 	if d.MaxPendingBytes > 0 && d.Size == nil {
 		d.Size = func(j Job) int64 { return j.Event.Size() }
@@ -140,7 +140,7 @@ func (s *Sequencer) recover(ctx context.Context) error {
 		}
 		if (p.Reason == Gap || p.Reason == Waiting) && len(mine) > 0 {
 			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
-			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
+			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1, 0)
 			if err != nil {
 				return err
 			}

@@ -126,8 +126,8 @@ func (s *Sequencer) abandon() {
 	if s.mu.look != nil {
 		s.mu.look.Stop()
 	}
-	waiting := s.keeper.mu.holds
-	s.keeper.mu.holds = nil
+	waiting := append(s.keeper.mu.holds, s.keeper.mu.checks...)
+	s.keeper.mu.holds, s.keeper.mu.checks = nil, nil
 	for _, st := range s.mu.streams {
 		if st.gap != nil {
 			st.gap.timer.Stop()

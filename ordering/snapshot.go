@@ -15,6 +15,14 @@ type Stats struct {
 	// Events by their outcomes.
 	Applied, Duplicates, Held, DeadLettered, Refused, Unfinished uint64
 
+	// Conflicts are events that were refused, or parked if they were held, since
+	// one of their numbers is another event's; see [ConflictError]. Unconfirmed
+	// are those of Duplicates that were taken for such by their numbers alone,
+	// since what is known of the first copy was pruned; see [Config.Retention].
+	// SameID are events that had an ID that another event had shortly before,
+	// and ran all the same.
+	Conflicts, Unconfirmed, SameID uint64
+
 	Gaps    uint64 // that were noticed
 	Replays uint64 // that were asked for
 
@@ -33,6 +41,8 @@ type Stats struct {
 type counts struct {
 	results       [Unfinished + 1]atomic.Uint64
 	gaps, replays atomic.Uint64
+
+	conflicts, unconfirmed, sameID atomic.Uint64
 }
 
 func (c *counts) add(r Result) { c.results[r].Add(1) }
@@ -47,6 +57,7 @@ func (s *Sequencer) Stats() Stats {
 	stats := Stats{
 		Applied: of(Applied), Duplicates: of(Duplicate), Held: of(Held), DeadLettered: of(DeadLettered),
 		Refused: of(Refused), Unfinished: of(Unfinished),
+		Conflicts: s.counts.conflicts.Load(), Unconfirmed: s.counts.unconfirmed.Load(), SameID: s.counts.sameID.Load(),
 		Gaps: s.counts.gaps.Load(), Replays: s.counts.replays.Load(),
 		Open: int(s.open.Load()), Dispatcher: s.dispatcher.Stats(),
 	}
@@ -114,9 +125,11 @@ func (s *Sequencer) notify(n Notice) {
 	case NumbersSkipped:
 		s.cfg.Logger.Warn("numbers skipped", "range", n.Range.String(), "err", n.Err)
 	case EventRefused:
-		s.cfg.Logger.Error("event refused", "event", n.Event.Name(), "stream", n.Stream.String(), "err", n.Err)
+		s.cfg.Logger.Error("event refused", "event", n.Event.Name(), "numbers", n.Event.positionsText(), "stream", n.Stream.String(), "err", n.Err)
 	case EventSkipped:
 		s.cfg.Logger.Warn("event skipped", "event", n.Event.Name(), "err", n.Err)
+	case SameID:
+		s.cfg.Logger.Warn("event has the ID of another", "event", n.Event.Name(), "numbers", n.Event.positionsText(), "err", n.Err)
 	case StreamResumed:
 		s.cfg.Logger.Info("stream resumed", "stream", n.Stream.String())
 	}

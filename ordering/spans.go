@@ -50,8 +50,8 @@ func (s Spans) Absorb(n uint64) (uint64, Spans) {
 	return n, s
 }
 
-// without returns the parts of r that are not in the set.
-func (s Spans) without(r Span) (parts []Span) {
+// Without returns the parts of r that are not in the set.
+func (s Spans) Without(r Span) (parts []Span) {
 	for _, have := range s {
 		switch {
 		case have.To < r.From:

@@ -28,6 +28,13 @@ import (
 // up, or never came. Both are kept for ever, even when the stream has ended,
 // so a twin that comes after a year is known.
 //
+// # Identity
+//
+// An event is known by its numbers. Its ID and its [Hash] only confirm that two
+// events with the same numbers are one, so any number of events may have one ID.
+// Job states are kept by the numbers that an event made done, held events by all
+// of theirs.
+//
 // # Fencing
 //
 // Acquire makes the caller the holder of a stream and gives it a fencing token
@@ -40,9 +47,11 @@ type Store interface {
 	// not heard of starts at 0.
 	Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error)
 
-	// Fence returns the token of a stream's holder, or a number that is none
-	// if there was no holder yet.
-	Fence(ctx context.Context, stream lockkeys.Key) (int64, error)
+	// Look tells what is known of numbers, for each of the positions, all of
+	// one moment. It waits for writes of their streams that are under way, also
+	// those of a caller who has lost the connection just then, so what it says is
+	// not done will not be made so by a commit that has begun.
+	Look(ctx context.Context, positions []Position) ([]NumberState, error)
 
 	// Commit makes all numbers of the record's event done, keeps its job
 	// state and forgets its held copy, all or none. When it returns nil that
@@ -50,29 +59,40 @@ type Store interface {
 	//
 	// The error wraps [ErrDuplicate] if any of the numbers is done already,
 	// and [ErrFenced] if a stream has another holder; if both are so, either
-	// one. A record without an event, or a token for each position, is refused.
+	// one. Look tells then what has made it done. A record without an event, or
+	// a token for each position, or with no position, is refused.
 	Commit(ctx context.Context, r Record) error
 
 	// Skip makes numbers of a stream done for which there is no event, and
-	// keeps a job state for the range, that of [Skipped.JobState]. Numbers
-	// that are done already stay so. A range that has no numbers, or one that
-	// is not from 1 to MaxNumber, is refused. The error may wrap [ErrFenced].
+	// keeps a record of those that it makes so, which Look gives as job states.
+	// Numbers that are done already stay so. A range that has no numbers, or one
+	// that is not from 1 to MaxNumber, is refused. The error may wrap [ErrFenced].
 	Skip(ctx context.Context, s Skipped) error
 
 	// Hold keeps events that cannot run now, so that the source need not. An
-	// event that is held already, by its name, stays as it is. The error wraps
-	// [ErrFenced] if the caller has not the token of each of their streams.
+	// event that is held already stays as it is. If one with the same numbers
+	// is held that it is not a copy of, see [Event.IsCopy], the error wraps a
+	// [*ConflictError]; it wraps [ErrFenced] if the caller has not the token of
+	// each of their streams.
 	Hold(ctx context.Context, events []*Event, fences Fences) error
 
 	// Held returns held events of a stream, from a number on, in order of
-	// their numbers on it, those with the same number by their names, limit
-	// of them at most.
-	Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) ([]HeldEvent, error)
+	// their numbers on it, those with the same number as they came: limit of
+	// them at most, and no more than have size bytes together, as the store
+	// keeps them, but the first in any case.
+	Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) ([]HeldEvent, error)
+
+	// Forget forgets the held copy of an event, if there is one, without making
+	// any number done. The error wraps [ErrFenced] if the caller has not the
+	// token of each of its streams.
+	Forget(ctx context.Context, e *Event, fences Fences) error
 
 	// Park closes the parking's streams at the numbers given, and holds its
-	// events, with their attempts. If the parking has an error, each of the
-	// events gets a failed job state with it that ended at Since. A parking
-	// with the same ID is replaced: streams that it no longer has are open.
+	// events, with their attempts. What is held already keeps its contents, and
+	// an outline is not held anew. If the parking has an error, each of the
+	// events gets a failed job state with it that ended at Since, unless its
+	// numbers are done. A parking with the same ID is replaced: streams that it
+	// no longer has are open.
 	//
 	// A stream belongs to one parking at most. One that another parking had
 	// is taken from it, and a parking that is left without streams is
@@ -90,19 +110,15 @@ type Store interface {
 	Unpark(ctx context.Context, id string, fences Fences) error
 
 	// Parked lists what is parked, longest first, with streams in order of
-	// their keys; of the IDs given only, if there are any.
+	// their keys; of the IDs given only, if there are any. Events are outlines.
 	Parked(ctx context.Context, ids ...string) ([]Parking, error)
 
 	// Backlog lists the streams with held events that are not parked, in any
 	// order: what a resumption had not come through when the process ended.
 	Backlog(ctx context.Context) ([]lockkeys.Key, error)
 
-	// Job returns the job state of an event by its name; the error wraps
-	// [ErrNoJob] if there is none.
-	Job(ctx context.Context, event string) (JobState, error)
-
-	// Prune forgets the job states of what ended before a time, and returns
-	// how many. Those of failed events of a parking stay while it is there.
+	// Prune forgets the job states of what ended before a time, and the
+	// records of what was skipped, and returns how many. Those of failed events of a parking stay while it is there.
 	// Streams keep their last numbers.
 	Prune(ctx context.Context, before time.Time) (int64, error)
 
@@ -128,11 +144,22 @@ type StreamState struct {
 	// a parking began is not overtaken after a restart.
 }
 
+// NumberState is what a store knows of a number.
+type NumberState struct {
+	Done  bool
+	Fence int64 // the token of the stream's holder, or a number that is none if there was no holder yet
+	// Job is the job state of the event that made the number done, or of the
+	// range with which it was skipped. Of an event that has failed and is not
+	// done, it is known with the first of its numbers, in the order of the
+	// text of their streams. It is nil if there is none, or if it was pruned.
+	Job *JobState
+}
+
 // Record is the outcome of an event that has run or was given up.
 type Record struct {
-	Event  *Event
+	Event  *Event  // its positions become done; of one that is given up they may be a part of JobState.Positions
 	Fences []int64 // the token for each of the event's positions
-	Held   bool    // the store holds a copy of the event, to be forgotten
+	Held   bool    // the store holds a copy of the event with the numbers JobState.Positions, to be forgotten
 	JobState
 }
 
@@ -165,12 +192,13 @@ func (s Skipped) JobState() JobState {
 // processed, failed or was given up, until it is pruned.
 type JobState struct {
 	Event     string     // the event's name
+	Hash      Hash       // of the event; the zero Hash if it is not known
 	Positions []Position // its numbers
 	Status    Status
 	Attempts  int       // how often its handler was called
 	Error     string    // of the last attempt that failed; why it was skipped
 	Started   time.Time // of the first attempt
-	Ended     time.Time // of the last one
+	Ended     time.Time // of the last one; with an effect in the store's own transaction, to 5 ms
 }
 
 // Status is what became of an event.
@@ -204,6 +232,21 @@ type HeldEvent struct {
 	*Event
 	Attempts int       // calls of its handler before it was held
 	Started  time.Time // of the first of them
+	Outline  bool      `json:",omitempty"` // payload and headers are left out; [Store.Held] has them
+}
+
+// AsOutline returns h without what may be large, as lists of parkings have it.
+func (h HeldEvent) AsOutline() HeldEvent {
+	e := *h.Event
+	e.Payload, e.Headers = nil, nil
+	h.Event, h.Outline = &e, true
+	return h
+}
+
+// Failed returns the job state of the event in a parking.
+func (h HeldEvent) Failed(p *Parking) JobState {
+	return JobState{Event: h.Name(), Positions: h.Positions, Status: Failed,
+		Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
 }
 
 // Parking is a stream, or several that are bound together by their events,
@@ -216,7 +259,7 @@ type Parking struct {
 	// Streams are closed, each at its number: what is below goes on.
 	Streams []Position
 	// Events are those at fault: the one that failed, those that contradict
-	// each other; none for a gap. They are held.
+	// each other; none for a gap. They are held, and in lists they are outlines.
 	Events []HeldEvent
 	// Gap is the range that is missing, if Reason is Gap.
 	Gap Range

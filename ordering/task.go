@@ -25,7 +25,10 @@ type task struct {
 
 	handled   bool   // the handler has succeeded, and it is the commit that has not
 	committed bool   // by the handler
-	doubtful  bool   // a commit failed, or seemed to
+	doubtful  bool   // a commit was tried, and it may have been made durable
+	looked    bool   // the store was asked after the last attempt, and knows nothing of it
+	checked   bool   // the store was asked before it arrived again, and knows nothing of it
+	failure   error  // for good
 	refusal   error  // of Keys
 	policy    Policy // when it failed for good
 	outcome   Outcome
@@ -81,7 +84,7 @@ func (t *task) isLost() bool {
 // record is the outcome of the task's event, as a store keeps it.
 func (t *task) record(status Status, errText string) Record {
 	return Record{Event: t.event, Fences: t.fences, Held: t.held, JobState: JobState{
-		Event: t.event.Name(), Positions: t.event.Positions, Status: status,
+		Event: t.event.Name(), Hash: t.event.Hash(), Positions: t.event.Positions, Status: status,
 		Attempts: t.attempts, Error: errText, Started: t.started, Ended: t.now(),
 	}}
 }

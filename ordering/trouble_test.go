@@ -23,16 +23,17 @@ type world struct {
 	store *Memory
 	shaky atomic.Bool // calls fail at times, whether they have done their work or not
 
-	mu      sync.Mutex
-	random  *rand.Rand
-	clock   int
-	begun   map[string]int // the run that was committed, by event
-	ended   map[string]int
-	applied map[string]int
-	givenUp map[string]int
-	skipped []Range
-	order   []string
-	log     []string // of what the store was told
+	mu       sync.Mutex
+	random   *rand.Rand
+	clock    int
+	begun    map[string]int // the run that was committed, by event
+	ended    map[string]int
+	applied  map[string]int
+	givenUp  map[string]int
+	expelled map[string]bool
+	skipped  []Range
+	order    []string
+	log      []string // of what the store was told
 }
 
 func (w *world) note(format string, args ...any) {
@@ -43,7 +44,7 @@ func (w *world) note(format string, args ...any) {
 
 func newWorld(seed uint64) *world {
 	return &world{store: NewMemory(), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string]int{},
-		ended: map[string]int{}, applied: map[string]int{}, givenUp: map[string]int{}}
+		ended: map[string]int{}, applied: map[string]int{}, givenUp: map[string]int{}, expelled: map[string]bool{}}
 }
 
 func (w *world) tick() int {
@@ -104,14 +105,12 @@ func (p *process) commit(ctx context.Context, r Record, begun int) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.log = append(p.log, fmt.Sprintf("%p commit %s %v held %v", p, r.Event.Name(), r.Status, r.Held))
-		known, _ := p.store.Job(ctx, r.Event.Name())
 		if err := p.store.Commit(ctx, r); err != nil {
 			p.log = append(p.log, "  refused: "+err.Error())
 			return err
 		}
 		p.clock++
 		switch name := r.Event.Name(); {
-		case len(r.Event.Positions) == 0 && (known.Status == r.Status): // a copy is forgotten
 		case r.Status == Processed:
 			p.applied[name]++
 			p.log = append(p.log, "applied "+name)
@@ -137,12 +136,19 @@ func (p *process) Skip(ctx context.Context, k Skipped) error {
 	})
 }
 
-func (p *process) Fence(ctx context.Context, stream lockkeys.Key) (fence int64, err error) {
+func (p *process) Look(ctx context.Context, positions []Position) (states []NumberState, err error) {
 	err = p.try(ctx, func() (err error) {
-		fence, err = p.store.Fence(ctx, stream)
+		states, err = p.store.Look(ctx, positions)
 		return err
 	})
-	return fence, err
+	return states, err
+}
+
+func (p *process) Forget(ctx context.Context, e *Event, fences Fences) error {
+	return p.try(ctx, func() error {
+		p.note("%p forget %s", p, e.Name())
+		return p.store.Forget(ctx, e, fences)
+	})
 }
 
 func (p *process) Hold(ctx context.Context, events []*Event, fences Fences) error {
@@ -154,9 +160,9 @@ func (p *process) Hold(ctx context.Context, events []*Event, fences Fences) erro
 	})
 }
 
-func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int) (list []HeldEvent, err error) {
+func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) (list []HeldEvent, err error) {
 	err = p.try(ctx, func() (err error) {
-		list, err = p.store.Held(ctx, stream, from, limit)
+		list, err = p.store.Held(ctx, stream, from, limit, size)
 		return err
 	})
 	return list, err
@@ -195,14 +201,6 @@ func (p *process) Backlog(ctx context.Context) (list []lockkeys.Key, err error) 
 	return list, err
 }
 
-func (p *process) Job(ctx context.Context, event string) (job JobState, err error) {
-	err = p.try(ctx, func() (err error) {
-		job, err = p.store.Job(ctx, event)
-		return err
-	})
-	return job, err
-}
-
 func (p *process) Prune(context.Context, time.Time) (int64, error) { return 0, nil }
 
 func (p *process) Close() error { return nil }
@@ -212,7 +210,7 @@ func (w *world) held() (places []string) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	w.store.mu.index.Ascend(func(p heldPlace) bool {
-		places = append(places, fmt.Sprintf("%s=%d %s", p.stream, p.number, p.name))
+		places = append(places, fmt.Sprintf("%s=%d %s", p.stream, p.number, w.store.mu.held[p.id].Name()))
 		return true
 	})
 	return places

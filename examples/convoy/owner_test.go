@@ -112,10 +112,11 @@ func TestATransactionThatCannotBeApplied(t *testing.T) {
 	)
 	requireRuns(t, store, "create", "add")
 	end()
-	job, err := store.Job(t.Context(), "what")
+	known, err := store.Look(t.Context(), []ordering.Position{{Stream: orderKey(1, 1), Number: 2}})
 	require.NoError(t, err)
-	assert.Equal(t, ordering.GivenUp, job.Status)
-	assert.Contains(t, job.Error, `order customer/1/order/1 is not in a state for "modify"`)
+	require.NotNil(t, known[0].Job)
+	assert.Equal(t, ordering.GivenUp, known[0].Job.Status)
+	assert.Contains(t, known[0].Job.Error, `order customer/1/order/1 is not in a state for "modify"`)
 }
 
 // A transaction of two orders in different partitions is refused when it is

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -117,7 +116,7 @@ func runHostile(t *testing.T, s store.Store, channel hostile.Channel, ms []*book
 	ctx := context.Background()
 	var events []*ordering.Event
 	for _, m := range ms {
-		payload, err := json.Marshal(m)
+		payload, err := m.Payload()
 		require.NoError(t, err)
 		events = append(events, &ordering.Event{Type: string(m.Op), Positions: m.Sequence, Payload: payload})
 	}

@@ -46,19 +46,21 @@ var commitTests = []test{
 		for _, p := range []string{"a=1", "a=2", "a=4"} {
 			require.ErrorIs(f, f.try(event("twin", p)), ordering.ErrDuplicate, p)
 		}
-		f.noJob("twin")
+		require.Equal(f, "a=1", f.job("a=1").Event)
+		require.Equal(f, "a=4", f.job("a=4").Event)
 		require.Equal(f, []state{{Last: 2, Done: spans(4)}}, f.states("a"))
 	}},
 	{promise: "a duplicate on any stream changes nothing on any", run: func(f *fixture) {
 		f.acquire("a", "b", "c")
 		f.commit("b=1", "b=3")
 		for _, p := range []string{"a=1, b=1, c=1", "b=1, a=1", "a=1, c=1, b=1", "c=1, b=3", "b=3, a=2"} {
-			twin := event("twin of "+p, p)
+			twin := event("twin", p)
 			f.hold(twin)
 			r := f.record(twin)
 			r.Held = true
 			require.ErrorIs(f, f.store.Commit(f.ctx, r), ordering.ErrDuplicate, p)
-			f.noJob(twin.ID)
+			require.Equal(f, "b=1", f.job("b=1").Event)
+			f.noJob("a=1, c=1")
 			require.Contains(f, f.held("b", 1, 9), twin.ID, "not forgotten")
 		}
 		require.Equal(f, []state{{HeldAt: 1}, {Last: 1, Done: spans(3), HeldAt: 1}, {HeldAt: 1}}, f.states("a", "b", "c"))
@@ -80,7 +82,7 @@ var commitTests = []test{
 		require.Equal(f, []string{e.Name()}, f.held("s/299", 1, 9))
 		f.commitHeld(e)
 		require.Empty(f, f.held("s/299", 1, 9))
-		require.Equal(f, 1, f.job(e.Name()).Attempts)
+		require.Equal(f, 1, f.jobAt(e.Positions[250:]).Attempts)
 		require.ErrorIs(f, f.try(event("", "s/150=1")), ordering.ErrDuplicate)
 		require.Equal(f, []state{{Last: 1}, {Last: 1}}, f.states("s/0", "s/299"))
 	}},
@@ -90,7 +92,7 @@ var commitTests = []test{
 		r.Status, r.Error = ordering.GivenUp, "no such account"
 		f.ok(f.store.Commit(f.ctx, r))
 		require.Equal(f, []state{{Last: 1, Ended: 1}}, f.states("a"))
-		require.Equal(f, r.JobState, f.job("x"))
+		require.Equal(f, r.JobState, f.job("a=1"))
 	}},
 	{promise: "a record without an event, or a token for each position, is refused", run: func(f *fixture) {
 		f.acquire("a", "b")
@@ -98,7 +100,8 @@ var commitTests = []test{
 		r.Fences = r.Fences[:1]
 		require.Error(f, f.store.Commit(f.ctx, r))
 		require.Error(f, f.store.Commit(f.ctx, ordering.Record{}))
-		f.noJob("x")
+		require.Error(f, f.store.Commit(f.ctx, ordering.Record{Event: &ordering.Event{ID: "x"}}))
+		f.noJob("a=1, b=1")
 		require.Equal(f, []state{{}, {}}, f.states("a", "b"))
 	}},
 	{promise: "the largest number", run: func(f *fixture) {
@@ -114,7 +117,7 @@ var commitTests = []test{
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
 		require.ErrorIs(f, f.store.Commit(ctx, f.record(event("x", "a=1"))), context.Canceled)
-		f.noJob("x")
+		f.noJob("a=1")
 		require.Equal(f, []state{{}}, f.states("a"))
 		f.commit("a=1")
 	}},

@@ -16,7 +16,7 @@ var fencingTests = []test{
 
 		require.ErrorIs(f, f.try(event("late", "a=2")), ordering.ErrFenced)
 		require.ErrorIs(f, f.trySkip("a", 2, 2), ordering.ErrFenced)
-		next.noJob("late")
+		next.noJob("a=2")
 		next.commit("a=2")
 		require.Equal(f, []state{{Last: 3}}, next.states("a"))
 	}},
@@ -30,8 +30,9 @@ var fencingTests = []test{
 		require.ErrorIs(f, f.tryHold(event("late", "a=3")), ordering.ErrFenced)
 		require.ErrorIs(f, f.tryPark(failure("q", at, event("late", "a=1"))), ordering.ErrFenced)
 		require.ErrorIs(f, f.tryUnpark("p"), ordering.ErrFenced)
-		next.noJob("late")
-		require.Equal(f, []ordering.Parking{parking}, next.parked())
+		next.noJob("a=1")
+		require.ErrorIs(f, f.store.Forget(f.ctx, event("x", "a=2"), f.fences), ordering.ErrFenced)
+		require.Equal(f, listed(parking), next.parked())
 		require.Equal(f, []string{"x"}, next.held("a", 0, 9))
 
 		next.hold(event("y", "a=3"))
@@ -49,7 +50,7 @@ var fencingTests = []test{
 		require.ErrorIs(f, f.tryPark(failure("p", at, event("z", "a=1, b=1"))), ordering.ErrFenced)
 		require.Empty(f, f.parked())
 		require.Empty(f, f.backlog())
-		f.noJob("z")
+		f.noJob("a=1, b=1")
 		f.hold(event("x", "a=1"))
 		f.park(failure("p", at, event("z", "c=1")))
 		require.Equal(f, []state{{HeldAt: 1}, {}, {HeldAt: 1, Parked: "p"}}, next.states("a", "b", "c"))
@@ -89,7 +90,7 @@ var fencingTests = []test{
 		next.acquire("a")
 		next.fences = f.fences
 		require.ErrorIs(f, next.try(event("late", "a=1")), ordering.ErrFenced)
-		next.noJob("late")
+		next.noJob("a=1")
 	}},
 	{promise: "a token that nobody was given is refused", run: func(f *fixture) {
 		for _, known := range []bool{false, true} {
@@ -102,14 +103,14 @@ var fencingTests = []test{
 				require.ErrorIs(f, f.store.Commit(f.ctx, r), ordering.ErrFenced)
 			}
 		}
-		f.noJob("x")
+		f.noJob("a=1")
 	}},
 	{promise: "to lose one stream of an event is to commit none", perStream: true, run: func(f *fixture) {
 		f.acquire("a", "b", "c")
 		next := f.another()
 		next.acquire("b")
 		require.ErrorIs(f, f.try(event("x", "a=1, b=1, c=1")), ordering.ErrFenced)
-		f.noJob("x")
+		f.noJob("a=1")
 		f.commit("a=1, c=1")
 		next.commit("b=1")
 		require.Equal(f, []state{{Last: 1}, {Last: 1}, {Last: 1}}, next.states("a", "b", "c"))

@@ -19,9 +19,80 @@ var holdTests = []test{
 		require.Empty(f, f.held("c", 1, 99))
 		require.Empty(f, f.held("/", 1, 99))
 	}},
-	{promise: "events with one number are in order of their names", run: func(f *fixture) {
-		f.hold(event("y", "a=1"), event("Z", "a=1"), event("x", "a=1, b=1"))
-		require.Equal(f, []string{"Z", "x", "y"}, f.held("a", 1, 9))
+	{promise: "events with one number are as they came", run: func(f *fixture) {
+		f.hold(event("y", "a=1"), event("Z", "a=1, c=1"), event("x", "a=1, b=1"))
+		require.Equal(f, []string{"y", "Z", "x"}, f.held("a", 1, 9))
+	}},
+	{promise: "an event is known by its numbers, and any number of events may have one ID", run: func(f *fixture) {
+		f.hold(event("x", "a=1"), event("x", "b=1"), event("x", "a=2, b=2"), event("x", "b=3, a=3"))
+		require.Equal(f, []string{"x", "x", "x"}, f.held("a", 1, 9))
+		require.Equal(f, []string{"x", "x", "x"}, f.held("b", 1, 9))
+		f.hold(event("x", "a=1"), event("x", "b=2, a=2"), event("x", "a=3, b=3"))
+		require.Len(f, f.held("a", 1, 9), 3, "copies of those before")
+		f.commitHeld(event("x", "b=1"))
+		require.Len(f, f.held("a", 1, 9), 3)
+		require.Len(f, f.held("b", 1, 9), 2)
+		f.park(failure("p", at, event("x", "a=2, b=2")))
+		f.commitHeld(event("x", "b=2, a=2"))
+		require.Equal(f, ordering.Processed, f.job("b=2").Status)
+		f.noJob("a=3, b=3")
+		require.Len(f, f.held("a", 1, 9), 2)
+	}},
+	{promise: "another event with the numbers of one that is held is refused, with those beside it", run: func(f *fixture) {
+		first := event("x", "a=1, b=1")
+		f.hold(first)
+		other := event("y", "b=1, a=1")
+		changed, ends := event("x", "a=1, b=1"), event("x", "a=1, b=1;end")
+		changed.Payload = []byte("another amount")
+		for _, e := range []*ordering.Event{other, changed, ends} {
+			var conflict *ordering.ConflictError
+			err := f.tryHold(event("z", "a=2"), e, event("w", "a=3"))
+			require.ErrorAs(f, err, &conflict)
+			require.ErrorIs(f, err, ordering.ErrContradiction)
+			require.Equal(f, e, conflict.Event)
+			require.Equal(f, "x", conflict.Other)
+			require.Equal(f, []string{"x"}, f.held("a", 1, 9))
+		}
+		f.hold(event("z", "a=1"), event("w", "a=1, c=1")) // not the same numbers: they may be held, and contradict it
+		require.Equal(f, []string{"x", "z", "w"}, f.held("a", 1, 9))
+	}},
+	{promise: "of two in one call with the same numbers neither is held, unless they are copies", run: func(f *fixture) {
+		f.acquire("a")
+		require.ErrorAs(f, f.tryHold(event("x", "a=1"), event("y", "a=1")), new(*ordering.ConflictError))
+		require.Empty(f, f.held("a", 1, 9))
+		f.ok(f.tryHold(event("x", "a=1"), event("x", "a=1")))
+		require.Len(f, f.held("a", 1, 9), 1)
+	}},
+	{promise: "no more than so many bytes, but one", run: func(f *fixture) {
+		for n := range 5 {
+			e := event("", fmt.Sprintf("a=%d", n+1))
+			e.Payload = make([]byte, 64<<10)
+			f.hold(e)
+		}
+		count := func(from uint64, size int64) int {
+			events, err := f.store.Held(f.ctx, lockkeys.Must("a"), from, 9, size)
+			f.ok(err)
+			for i, e := range events {
+				n, _ := e.On(lockkeys.Must("a"))
+				require.Equal(f, from+uint64(i), n)
+				require.Len(f, e.Payload, 64<<10)
+			}
+			return len(events)
+		}
+		require.Equal(f, 1, count(1, 0))
+		require.Equal(f, 1, count(2, -1))
+		require.Equal(f, 1, count(1, 64<<10))
+		require.Contains(f, []int{2, 3}, count(2, 200<<10)) // as the store keeps them
+		require.Equal(f, 5, count(1, 1<<20))
+	}},
+	{promise: "what is forgotten is held no more, and nothing is done by that", run: func(f *fixture) {
+		x := event("x", "a=1, b=1")
+		f.hold(x, event("x", "a=2"))
+		f.ok(f.store.Forget(f.ctx, event("x", "b=1, a=1"), f.fences))
+		require.Len(f, f.held("a", 1, 9), 1)
+		require.Empty(f, f.held("b", 1, 9))
+		require.Equal(f, []state{{HeldAt: 2}, {}}, f.states("a", "b"))
+		f.ok(f.store.Forget(f.ctx, x, f.fences))
 	}},
 	{promise: "page by page", run: func(f *fixture) {
 		for n := 1; n <= 10; n++ {
@@ -36,15 +107,15 @@ var holdTests = []test{
 	}},
 	{promise: "an event that is held stays as it is", run: func(f *fixture) {
 		first := event("x", "a=1")
-		first.Payload = []byte("first")
+		first.Headers = map[string]string{"trace": "first"}
 		f.hold(first)
 		second := event("x", "a=1")
-		second.Payload = []byte("second")
+		second.Headers = map[string]string{"trace": "second"} // which does not make it another
 		f.hold(second, event("y", "a=2"), event("y", "a=2"))
-		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9)
+		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Len(f, events, 2)
-		require.Equal(f, "first", string(events[0].Payload))
+		require.Equal(f, "first", events[0].Headers["trace"])
 	}},
 	{promise: "an event comes back whole", run: func(f *fixture) {
 		all := make([]byte, 256)
@@ -55,7 +126,7 @@ var holdTests = []test{
 			Headers: map[string]string{"trace": "1", "": "empty", "ключ": "значение \" \\ \n"},
 			Time:    time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC), CorrelationID: "c", CausationID: "d"}
 		f.hold(e)
-		events, err := f.store.Held(f.ctx, lockkeys.Must("b"), 1, 9)
+		events, err := f.store.Held(f.ctx, lockkeys.Must("b"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Equal(f, []ordering.HeldEvent{{Event: e}}, events)
 	}},

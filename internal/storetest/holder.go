@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -97,14 +99,12 @@ func spans(numbers ...uint64) (set ordering.Spans) {
 // fence returns the token of a stream's holder.
 func (h *holder) fence(stream string) int64 {
 	h.t.Helper()
-	fence, err := h.store.Fence(h.ctx, lockkeys.MustParse(stream))
-	h.ok(err)
-	return fence
+	return h.lookAt([]ordering.Position{{Stream: lockkeys.MustParse(stream), Number: 1}})[0].Fence
 }
 
 // record is the record of an event that was processed.
 func (h *holder) record(e *ordering.Event) ordering.Record {
-	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,
+	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Hash: e.Hash(), Positions: e.Positions,
 		Status: ordering.Processed, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
 	for _, p := range e.Positions {
 		r.Fences = append(r.Fences, h.fences[p.Stream])
@@ -157,7 +157,7 @@ func (h *holder) hold(events ...*ordering.Event) {
 // held returns the names of the events held of a stream.
 func (h *holder) held(stream string, from uint64, limit int) (names []string) {
 	h.t.Helper()
-	events, err := h.store.Held(h.ctx, lockkeys.MustParse(stream), from, limit)
+	events, err := h.store.Held(h.ctx, lockkeys.MustParse(stream), from, limit, math.MaxInt64)
 	h.ok(err)
 	for _, e := range events {
 		names = append(names, e.Name())
@@ -208,6 +208,17 @@ func (h *holder) parked(ids ...string) []ordering.Parking {
 	return list
 }
 
+// listed are parkings as they are listed.
+func listed(parkings ...ordering.Parking) []ordering.Parking {
+	for i := range parkings {
+		parkings[i].Events = slices.Clone(parkings[i].Events)
+		for j, e := range parkings[i].Events {
+			parkings[i].Events[j] = e.AsOutline()
+		}
+	}
+	return parkings
+}
+
 // backlog lists the streams with a backlog.
 func (h *holder) backlog() (streams []string) {
 	h.t.Helper()
@@ -219,17 +230,42 @@ func (h *holder) backlog() (streams []string) {
 	return streams
 }
 
-// job returns the job state of an event.
-func (h *holder) job(name string) ordering.JobState {
+// look returns what is known of the numbers.
+func (h *holder) look(positions string) []ordering.NumberState {
 	h.t.Helper()
-	job, err := h.store.Job(h.ctx, name)
-	h.ok(err)
-	job.Started, job.Ended = job.Started.UTC(), job.Ended.UTC()
-	return job
+	return h.lookAt(event("", positions).Positions)
 }
 
-func (h *holder) noJob(name string) {
+func (h *holder) lookAt(positions []ordering.Position) []ordering.NumberState {
 	h.t.Helper()
-	_, err := h.store.Job(h.ctx, name)
-	require.ErrorIs(h.t, err, ordering.ErrNoJob)
+	states, err := h.store.Look(h.ctx, positions)
+	h.ok(err)
+	require.Len(h.t, states, len(positions))
+	for i := range states {
+		if job := states[i].Job; job != nil {
+			job.Started, job.Ended = job.Started.UTC(), job.Ended.UTC()
+		}
+	}
+	return states
+}
+
+// job returns the job state of the event that has the first of the positions.
+func (h *holder) job(positions string) ordering.JobState {
+	h.t.Helper()
+	return h.jobAt(event("", positions).Positions)
+}
+
+func (h *holder) jobAt(positions []ordering.Position) ordering.JobState {
+	h.t.Helper()
+	job := h.lookAt(positions)[0].Job
+	require.NotNil(h.t, job)
+	return *job
+}
+
+// noJob checks that none of the numbers has a job state.
+func (h *holder) noJob(positions string) {
+	h.t.Helper()
+	for _, state := range h.look(positions) {
+		require.Nil(h.t, state.Job)
+	}
 }

@@ -18,13 +18,13 @@ func (h *holder) calls(ctx context.Context) map[string]error {
 	errs["Commit"] = h.store.Commit(ctx, h.record(event("x", "a=1")))
 	errs["Skip"] = h.store.Skip(ctx, ordering.Skipped{Stream: key, From: 1, To: 1, Fence: h.fences[key], Time: at})
 	errs["Hold"] = h.store.Hold(ctx, []*ordering.Event{event("x", "a=1")}, h.fences)
-	_, errs["Held"] = h.store.Held(ctx, key, 1, 1)
+	_, errs["Held"] = h.store.Held(ctx, key, 1, 1, 1)
+	errs["Forget"] = h.store.Forget(ctx, event("x", "a=1"), h.fences)
 	errs["Park"] = h.store.Park(ctx, failure("p", at, event("x", "a=1")), h.fences)
 	errs["Unpark"] = h.store.Unpark(ctx, "p", h.fences)
-	_, errs["Fence"] = h.store.Fence(ctx, key)
 	_, errs["Parked"] = h.store.Parked(ctx)
 	_, errs["Backlog"] = h.store.Backlog(ctx)
-	_, errs["Job"] = h.store.Job(ctx, "x")
+	_, errs["Look"] = h.store.Look(ctx, event("x", "a=1").Positions)
 	_, errs["Prune"] = h.store.Prune(ctx, at)
 	return errs
 }
@@ -53,7 +53,7 @@ var lifeTests = []test{
 		require.Equal(f, []state{{}}, f.states("a"))
 		require.Empty(f, f.parked())
 		require.Empty(f, f.backlog())
-		f.noJob("x")
+		f.noJob("a=1")
 		f.commit("a=1")
 	}},
 	{promise: "numbers are there after a restart", durable: true, run: func(f *fixture) {

@@ -15,14 +15,26 @@ import (
 type model struct {
 	done     map[lockkeys.Key]map[uint64]bool
 	ended    map[lockkeys.Key]uint64
-	jobs     map[string]ordering.JobState
-	held     map[string]ordering.HeldEvent
+	jobs     map[place]*ordering.JobState // by each number that the event made done; of one that is not done, by the first
+	held     []ordering.HeldEvent         // as they came
 	parkings map[string]ordering.Parking
 }
 
+// place is a number of a stream.
+type place struct {
+	stream lockkeys.Key
+	number uint64
+}
+
+func placeOf(p ordering.Position) place { return place{p.Stream, p.Number} }
+
+func firstOf(positions []ordering.Position) place {
+	return placeOf(slices.MinFunc(positions, func(p, q ordering.Position) int { return strings.Compare(p.Stream.String(), q.Stream.String()) }))
+}
+
 func newModel() *model {
-	return &model{map[lockkeys.Key]map[uint64]bool{}, map[lockkeys.Key]uint64{}, map[string]ordering.JobState{},
-		map[string]ordering.HeldEvent{}, map[string]ordering.Parking{}}
+	return &model{map[lockkeys.Key]map[uint64]bool{}, map[lockkeys.Key]uint64{}, map[place]*ordering.JobState{},
+		nil, map[string]ordering.Parking{}}
 }
 
 // state is a stream's state but for its token.
@@ -69,25 +81,56 @@ func (m *model) commit(r ordering.Record) {
 			m.ended[p.Stream] = p.Number
 		}
 	}
-	m.jobs[r.JobState.Event] = r.JobState
-	if r.Held {
-		delete(m.held, r.Event.Name())
+	for _, p := range r.Event.Positions {
+		m.jobs[placeOf(p)] = &r.JobState
 	}
+	if r.Held {
+		m.forget(r.Event)
+	}
+}
+
+func (m *model) forget(e *ordering.Event) {
+	if i := m.heldAs(e); i >= 0 {
+		m.held = slices.Delete(slices.Clone(m.held), i, i+1)
+	}
+}
+
+// heldAs is where the event is that is held with the numbers of e, or -1.
+func (m *model) heldAs(e *ordering.Event) int {
+	return slices.IndexFunc(m.held, func(h ordering.HeldEvent) bool { return ordering.SameNumbers(h.Positions, e.Positions) })
 }
 
 func (m *model) skip(s ordering.Skipped) {
-	for n := s.From; n <= s.To; n++ {
-		m.setDone(s.Stream, n)
-	}
-	m.jobs[s.JobState().Event] = s.JobState()
-}
-
-func (m *model) hold(events []*ordering.Event) {
-	for _, e := range events {
-		if _, has := m.held[e.Name()]; !has {
-			m.held[e.Name()] = ordering.HeldEvent{Event: e}
+	for from := s.From; from <= s.To; from++ {
+		if m.done[s.Stream][from] {
+			continue
+		}
+		part := s
+		part.From = from
+		for part.To = from; part.To < s.To && !m.done[s.Stream][part.To+1]; part.To++ {
+		}
+		job := part.JobState()
+		for n := part.From; n <= part.To; n++ {
+			m.setDone(s.Stream, n)
+			m.jobs[place{s.Stream, n}] = &job
 		}
 	}
+}
+
+// hold holds events, all or none: it returns false for another event with the
+// numbers of one.
+func (m *model) hold(events []*ordering.Event) bool {
+	before := m.held
+	for _, e := range events {
+		i := m.heldAs(e)
+		if i < 0 {
+			m.held = append(m.held[:len(m.held):len(m.held)], ordering.HeldEvent{Event: e})
+		} else if !m.held[i].IsCopy(e) {
+			m.held = before
+			return false
+		}
+	}
+	return true
 }
 
 func (m *model) heldOf(key lockkeys.Key, from uint64, limit int) (events []ordering.HeldEvent) {
@@ -96,12 +139,24 @@ func (m *model) heldOf(key lockkeys.Key, from uint64, limit int) (events []order
 			events = append(events, h)
 		}
 	}
-	slices.SortFunc(events, func(a, b ordering.HeldEvent) int {
+	slices.SortStableFunc(events, func(a, b ordering.HeldEvent) int {
 		m, _ := a.On(key)
 		n, _ := b.On(key)
-		return cmp.Or(cmp.Compare(m, n), strings.Compare(a.Name(), b.Name()))
+		return cmp.Compare(m, n)
 	})
 	return events[:min(limit, len(events))]
+}
+
+// look is what is known of numbers but for the tokens.
+func (m *model) look(positions []ordering.Position) []ordering.NumberState {
+	states := make([]ordering.NumberState, len(positions))
+	for i, p := range positions {
+		states[i].Done = m.done[p.Stream][p.Number]
+		if job := m.jobs[placeOf(p)]; job != nil && !(states[i].Done && job.Status == ordering.Failed) {
+			states[i].Job = job
+		}
+	}
+	return states
 }
 
 func (m *model) park(p ordering.Parking) {
@@ -114,11 +169,17 @@ func (m *model) park(p ordering.Parking) {
 			delete(m.parkings, id)
 		}
 	}
-	m.parkings[p.ID] = p
+	m.parkings[p.ID] = listed(p)[0]
 	for _, h := range p.Events {
-		m.held[h.Name()] = h
-		if p.Error != "" {
-			m.jobs[h.Name()] = ordering.JobState{Event: h.Name(), Positions: h.Positions, Status: ordering.Failed,
+		if i := m.heldAs(h.Event); i >= 0 {
+			m.held = slices.Clone(m.held)
+			m.held[i] = ordering.HeldEvent{Event: m.held[i].Event, Attempts: h.Attempts, Started: h.Started}
+		} else {
+			m.held = append(m.held, h)
+		}
+		at := firstOf(h.Positions)
+		if job := m.jobs[at]; p.Error != "" && (job == nil || job.Status == ordering.Failed) {
+			m.jobs[at] = &ordering.JobState{Event: h.Name(), Positions: h.Positions, Status: ordering.Failed,
 				Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
 		}
 	}
@@ -145,20 +206,21 @@ func (m *model) backlog() (streams []string) {
 	return streams
 }
 
-func (m *model) prune(before time.Time) (n int64) {
-	for name, job := range m.jobs {
-		if job.Ended.Before(before) && !m.isParked(job) {
-			delete(m.jobs, name)
-			n++
+func (m *model) prune(before time.Time) int64 {
+	pruned := map[*ordering.JobState]bool{}
+	for at, job := range m.jobs {
+		if job.Ended.Before(before) && !(job.Status == ordering.Failed && m.isParked(at)) {
+			delete(m.jobs, at)
+			pruned[job] = true
 		}
 	}
-	return n
+	return int64(len(pruned))
 }
 
-func (m *model) isParked(job ordering.JobState) bool {
+func (m *model) isParked(at place) bool {
 	for _, p := range m.parkings {
 		for _, h := range p.Events {
-			if job.Status == ordering.Failed && h.Name() == job.Event {
+			if firstOf(h.Positions) == at {
 				return true
 			}
 		}

@@ -25,7 +25,7 @@ var parkTests = []test{
 		x := event("x", "a=5, b=2")
 		f.park(failure("p", at, x))
 		require.Equal(f, []state{{HeldAt: 5, Parked: "p"}, {HeldAt: 2, Parked: "p"}, {}}, f.states("a", "b", "c"))
-		require.Equal(f, []ordering.Parking{failure("p", at, x)}, f.parked())
+		require.Equal(f, listed(failure("p", at, x)), f.parked())
 		require.Equal(f, []string{"x"}, f.held("a", 0, 9))
 		require.Empty(f, f.backlog(), "parked streams are none")
 	}},
@@ -46,13 +46,13 @@ var parkTests = []test{
 		x := event("x", "a=1")
 		f.hold(x)
 		f.park(failure("p", at, x))
-		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9)
+		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Len(f, events, 1)
 		require.Equal(f, 3, events[0].Attempts)
 		require.True(f, at.Add(-time.Minute).Equal(events[0].Started))
 		f.hold(x)
-		events, err = f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9)
+		events, err = f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Equal(f, 3, events[0].Attempts, "stays")
 	}},
@@ -60,20 +60,20 @@ var parkTests = []test{
 		x := event("x", "a=1")
 		f.park(failure("p", at, x))
 		require.Equal(f, ordering.JobState{Event: "x", Positions: x.Positions, Status: ordering.Failed, Attempts: 3,
-			Error: "p failed", Started: at.Add(-time.Minute), Ended: at}, f.job("x"))
+			Error: "p failed", Started: at.Add(-time.Minute), Ended: at}, f.job("a=1"))
 	}},
 	{promise: "events without an error have none", run: func(f *fixture) {
 		p := failure("p", at, event("x", "a=1"))
 		p.Reason, p.Error = ordering.Waiting, ""
 		f.park(p)
-		f.noJob("x")
-		require.Equal(f, []ordering.Parking{p}, f.parked())
+		f.noJob("a=1")
+		require.Equal(f, listed(p), f.parked())
 	}},
 	{promise: "a parking for a gap", run: func(f *fixture) {
 		gap := ordering.Parking{ID: "g", Reason: ordering.Gap, Streams: event("", "a=3").Positions, Error: "nobody has them", Since: at,
 			Gap: ordering.Range{Stream: lockkeys.Must("a"), From: 3, To: ordering.MaxNumber}}
 		f.park(gap)
-		require.Equal(f, []ordering.Parking{gap}, f.parked())
+		require.Equal(f, listed(gap), f.parked())
 		require.Equal(f, []state{{HeldAt: 3, Parked: "g"}}, f.states("a"))
 	}},
 	{promise: "what is below goes on, what is above may be held", run: func(f *fixture) {
@@ -118,7 +118,7 @@ var parkTests = []test{
 		f.park(failure("p", at, event("x", "a=1, b=1")))
 		second := failure("p", at.Add(time.Second), event("y", "b=3"), event("z", "c=4"))
 		f.park(second)
-		require.Equal(f, []ordering.Parking{second}, f.parked())
+		require.Equal(f, listed(second), f.parked())
 		require.Equal(f, []state{{HeldAt: 1}, {HeldAt: 1, Parked: "p"}, {HeldAt: 4, Parked: "p"}}, f.states("a", "b", "c"),
 			"x is held on a and b")
 		require.Equal(f, []string{"a"}, f.backlog())
@@ -129,12 +129,12 @@ var parkTests = []test{
 		f.park(part)
 		left := failure("p", at, event("x", "a=1, b=1"))
 		left.Streams = left.Streams[:1]
-		require.Equal(f, []ordering.Parking{left, part}, f.parked())
+		require.Equal(f, listed(left, part), f.parked())
 
 		whole := failure("q", at, event("x", "a=1, b=1"), event("y", "b=2"))
 		whole.Streams = event("", "a=1, b=1").Positions
 		f.park(whole)
-		require.Equal(f, []ordering.Parking{whole}, f.parked())
+		require.Equal(f, listed(whole), f.parked())
 		f.unpark("p")
 		require.Equal(f, []state{{HeldAt: 1, Parked: "q"}, {HeldAt: 1, Parked: "q"}}, f.states("a", "b"))
 		f.unpark("q")
@@ -153,7 +153,7 @@ var parkTests = []test{
 			f.park(p)
 		}
 		middle.Streams = event("", "a=9, a/b=1, a-b=1, b=4").Positions
-		require.Equal(f, []ordering.Parking{early, middle, late}, f.parked())
+		require.Equal(f, listed(early, middle, late), f.parked())
 	}},
 	{promise: "parkings are there after a restart", durable: true, run: func(f *fixture) {
 		f.acquire("a")
@@ -162,7 +162,7 @@ var parkTests = []test{
 		f.park(p)
 		f.hold(event("y", "a=3"))
 		f.reopen()
-		require.Equal(f, []ordering.Parking{p}, f.parked())
+		require.Equal(f, listed(p), f.parked())
 		require.Empty(f, f.backlog())
 		require.Equal(f, []state{{Last: 1, HeldAt: 2, Parked: "p"}, {HeldAt: 1, Parked: "p"}}, f.states("a", "b"))
 		f.unpark("p")

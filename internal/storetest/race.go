@@ -84,7 +84,7 @@ var raceTests = []test{
 			case 2:
 				return f.tryPark(failure("p", at, event("x", "c=1")))
 			case 3:
-				_, err = f.store.Held(f.ctx, lockkeys.Must("b"), 1, 5)
+				_, err = f.store.Held(f.ctx, lockkeys.Must("b"), 1, 5, 1<<20)
 			case 4:
 				_, err = f.store.Parked(f.ctx)
 			default:

@@ -34,6 +34,7 @@ func Run(t *testing.T, k Kind) {
 		{"acquire", acquireTests},
 		{"commit", commitTests},
 		{"fencing", fencingTests},
+		{"look", lookTests},
 		{"skip", skipTests},
 		{"hold", holdTests},
 		{"park", parkTests},

@@ -30,6 +30,10 @@ var skipTests = []test{
 		f.skip("a", 1, 6)
 		require.Equal(f, []state{{Last: 7, Done: spans(9)}}, f.states("a"))
 		require.Equal(f, ordering.Processed, f.job("a=3").Status, "stays")
+		for _, p := range []string{"a=2", "a=4", "a=6"} {
+			require.Equal(f, ordering.NeverCame, f.job(p).Status)
+			require.Equal(f, p+"-"+p[2:], f.job(p).Event, "of those that it made done")
+		}
 	}},
 	{promise: "numbers above a gap", run: func(f *fixture) {
 		f.acquire("a")
@@ -68,7 +72,9 @@ var skipTests = []test{
 		f.acquire("a")
 		s := ordering.Skipped{Stream: lockkeys.Must("a"), From: 1, To: 3, Fence: f.fences[lockkeys.Must("a")], Reason: "never sent", Time: at}
 		f.ok(f.store.Skip(f.ctx, s))
-		require.Equal(f, s.JobState(), f.job("a=1-3"))
+		require.Equal(f, s.JobState(), f.job("a=1"))
+		require.Equal(f, s.JobState(), f.job("a=3"))
+		f.noJob("a=4")
 		n, err := f.store.Prune(f.ctx, at.Add(time.Second))
 		f.ok(err)
 		require.EqualValues(f, 1, n)

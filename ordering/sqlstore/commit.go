@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -18,6 +19,7 @@ type commit struct {
 	fences  []int64  // likewise
 	ends    bool     // it is the last event of a stream
 	job     []any    // the arguments of putJob
+	made    time.Time
 }
 
 func newCommit(r ordering.Record) (*commit, error) {
@@ -25,12 +27,12 @@ func newCommit(r ordering.Record) (*commit, error) {
 		return nil, ordering.ErrNilEvent
 	}
 	positions := r.Event.Positions
-	if len(r.Fences) != len(positions) {
+	if len(r.Fences) != len(positions) || len(positions) == 0 {
 		return nil, fmt.Errorf("sqlstore: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(positions))
 	}
 	c := &commit{
 		Record: r, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
-		fences: make([]int64, len(positions)), job: jobArgs(r.JobState),
+		fences: make([]int64, len(positions)), made: time.Now(),
 	}
 	type part struct {
 		stream        string
@@ -45,8 +47,12 @@ func newCommit(r ordering.Record) (*commit, error) {
 	for i, p := range parts {
 		c.streams[i], c.numbers[i], c.fences[i] = p.stream, p.number, p.fence
 	}
+	c.job = jobArgs(c.streams[0], c.numbers[0], r.JobState)
 	return c, nil
 }
+
+// ended is when the attempt has ended, if that is now.
+func (c *commit) ended() int64 { return toMicros(c.Ended.Add(time.Since(c.made))) }
 
 // Commit implements [ordering.Store].
 func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
@@ -97,13 +103,26 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context
 	if err != nil {
 		return err
 	}
-	err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) },
-		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
+	err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error {
+		c.job[len(c.job)-1] = c.ended()
+		return s.commit(ctx, tx, c)
+	}, func(ctx context.Context, tx *sql.Tx) error {
+		began := time.Now()
+		if err := apply(effectContext{ctx, s}, tx); err != nil || time.Since(began) < longEffect {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1 WHERE stream = $2 AND number = $3`, c.ended(), c.streams[0], c.numbers[0])
+		return err
+	})
 	if err == nil {
 		job.Committed()
 	}
 	return err
 }
+
+// longEffect is how long an effect takes before it is worth a statement to note
+// when it ended.
+const longEffect = 5 * time.Millisecond
 
 // InTx makes a handler of one that does all its work in the transaction in
 // which the event's numbers become done; see [Store.Do]. On SQLite such
@@ -128,7 +147,7 @@ func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {
 			return err
 		}
-		if err := s.putJob(ctx, tx, c.JobState); err != nil {
+		if err := c.putJob(ctx, tx); err != nil {
 			return err
 		}
 	}
@@ -142,7 +161,7 @@ func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 		}
 	}
 	if c.Held {
-		return forgetHeld(ctx, tx, c.Event.Name())
+		return forgetHeld(ctx, tx, c.JobState.Positions)
 	}
 	return nil
 }
@@ -206,9 +225,18 @@ func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
 		if err != nil {
 			return err
 		}
-		if err := writeDone(ctx, tx, r, done, ordering.Span{From: k.From, To: k.To}); err != nil {
+		all := ordering.Span{From: k.From, To: k.To}
+		if err := writeDone(ctx, tx, r, done, all); err != nil {
 			return err
 		}
-		return s.putJob(ctx, tx, k.JobState())
+		if all.From = max(all.From, r.last+1); all.From > all.To {
+			return nil
+		}
+		for _, part := range done.Without(all) {
+			if _, err := tx.ExecContext(ctx, putSkip, stream, int64(part.From), int64(part.To), clean(k.Reason), toMicros(k.Time)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

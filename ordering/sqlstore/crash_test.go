@@ -90,9 +90,11 @@ func TestKilledInGroupCommits(t *testing.T) {
 		for k := uint64(1); k <= n; k++ {
 			id := fmt.Sprintf("%s-%d", stream, k)
 			delete(told, id)
-			j, err := store.Job(t.Context(), id)
+			known, err := store.Look(t.Context(), []ordering.Position{{Stream: lockkeys.Must(stream), Number: k}})
 			require.NoError(t, err)
-			assert.Equal(t, ordering.Processed, j.Status)
+			require.NotNil(t, known[0].Job)
+			assert.Equal(t, ordering.Processed, known[0].Job.Status)
+			assert.Equal(t, id, known[0].Job.Event)
 		}
 	}
 	for id := range told {

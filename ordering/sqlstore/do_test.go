@@ -240,7 +240,7 @@ func TestCloseWaits(t *testing.T) {
 		closing := make(chan error, 1)
 		go func() { closing <- store.Close() }()
 		require.Eventually(t, func() bool {
-			_, err := store.Job(t.Context(), "a-1") // which waits for nobody
+			_, err := store.Parked(t.Context()) // which waits for nobody
 			return errors.Is(err, ordering.ErrStoreClosed)
 		}, waitAtMost, tick)
 		require.ErrorIs(t, store.Do(t.Context(), late, effect("b-1")), ordering.ErrStoreClosed)

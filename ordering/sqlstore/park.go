@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,44 +38,37 @@ func (s *Store) Park(ctx context.Context, p ordering.Parking, fences ordering.Fe
 
 // park does so in orders that are the same for all, as [Store.Hold] does.
 func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) error {
+	robbed := map[string]bool{} // parkings that streams are taken from
 	for _, position := range slices.SortedFunc(slices.Values(p.Streams), func(a, b ordering.Position) int {
 		return strings.Compare(a.Stream.String(), b.Stream.String())
 	}) {
+		stream := position.Stream.String()
+		err := each(ctx, tx, func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			robbed[id] = true
+			return err
+		}, `SELECT parking FROM ordering_streams WHERE stream = $1 AND parking <> ''`, stream)
+		if err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (stream, last, parking, closed_at) VALUES ($1, 0, $2, $3)
 			ON CONFLICT (stream) DO UPDATE SET parking = excluded.parking, closed_at = excluded.closed_at`,
-			position.Stream.String(), p.ID, int64(position.Number)); err != nil {
+			stream, p.ID, int64(position.Number)); err != nil {
 			return err
 		}
 	}
-	for _, h := range slices.SortedStableFunc(slices.Values(p.Events), func(a, b ordering.HeldEvent) int {
-		return strings.Compare(a.Name(), b.Name())
-	}) {
-		name := h.Name()
-		if err := forgetHeld(ctx, tx, name); err != nil {
-			return err
-		}
-		if err := hold(ctx, tx, h); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_parked_events (parking, event) VALUES ($1, $2) ON CONFLICT DO NOTHING`, p.ID, name); err != nil {
-			return err
-		}
-		if p.Error == "" {
-			continue
-		}
-		if err := s.putJob(ctx, tx, ordering.JobState{Event: name, Positions: h.Positions, Status: ordering.Failed,
-			Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}); err != nil {
+	for _, h := range p.Events {
+		if err := parkEvent(ctx, tx, &p, h); err != nil {
 			return err
 		}
 	}
-	// Parkings that have lost all their streams to this one are over.
-	for _, statement := range []string{
-		`DELETE FROM ordering_parked_events WHERE parking <> $1 AND parking NOT IN (SELECT parking FROM ordering_streams WHERE parking <> '')`,
-		`DELETE FROM ordering_parkings WHERE id <> $1 AND id NOT IN (SELECT parking FROM ordering_streams WHERE parking <> '')`,
-	} {
-		if _, err := tx.ExecContext(ctx, statement, p.ID); err != nil {
-			return err
-		}
+	if err := forgetEmpty(ctx, tx, robbed); err != nil {
+		return err
+	}
+	p.Events = slices.Clone(p.Events)
+	for i, h := range p.Events {
+		p.Events[i] = h.AsOutline()
 	}
 	p.Streams, p.Error = nil, clean(p.Error)
 	body, err := json.Marshal(p)
@@ -83,6 +77,47 @@ func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) e
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (id, since, body) VALUES ($1, $2, $3)`, p.ID, toMicros(p.Since), string(body))
 	return err
+}
+
+// parkEvent holds an event of a parking, unless it is held already, and keeps its
+// failure.
+func parkEvent(ctx context.Context, tx *transaction, p *ordering.Parking, h ordering.HeldEvent) error {
+	id, err := heldID(ctx, tx, h.Positions)
+	switch {
+	case err != nil:
+		return err
+	case id != 0:
+		_, err = tx.ExecContext(ctx, `UPDATE ordering_held SET attempts = $1, started = $2 WHERE id = $3`, int64(h.Attempts), toMicros(h.Started), id)
+	case !h.Outline:
+		err = hold(ctx, tx, h)
+	}
+	if err != nil {
+		return err
+	}
+	at := firstOf(h.Positions)
+	if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_parked_events (parking, stream, number) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		p.ID, at.stream, at.number); err != nil {
+		return err
+	}
+	if p.Error == "" {
+		return nil
+	}
+	return putJobFailed(ctx, tx, at, h.Failed(p))
+}
+
+// forgetEmpty forgets those of parkings that have no streams any more.
+func forgetEmpty(ctx context.Context, tx *transaction, parkings map[string]bool) error {
+	for _, id := range slices.Sorted(maps.Keys(parkings)) {
+		for _, statement := range []string{
+			`DELETE FROM ordering_parked_events WHERE parking = $1 AND NOT EXISTS (SELECT 1 FROM ordering_streams WHERE parking = $1 AND parking <> '')`,
+			`DELETE FROM ordering_parkings WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM ordering_streams WHERE parking = $1 AND parking <> '')`,
+		} {
+			if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Unpark implements [ordering.Store].

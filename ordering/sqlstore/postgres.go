@@ -167,7 +167,7 @@ func (b *postgres) lockParking(ctx context.Context, tx *transaction, parking str
 // check implements backend.
 func (b *postgres) check(ctx context.Context, tx *transaction, fences ordering.Fences) error {
 	return b.compare(ctx, tx, fences, `SELECT stream, fence FROM ordering_streams
-		WHERE stream = ANY($1) ORDER BY stream FOR SHARE`)
+		WHERE stream = ANY($1) ORDER BY stream FOR NO KEY UPDATE`)
 }
 
 // compare tells whether tokens are what a query says, which has their streams
@@ -196,10 +196,24 @@ func (b *postgres) compare(ctx context.Context, tx *transaction, fences ordering
 	return nil
 }
 
-// fence implements backend.
-func (b *postgres) fence(ctx context.Context, stream string) (fence int64, err error) {
-	err = b.db.QueryRowContext(ctx, `SELECT coalesce((SELECT fence FROM ordering_streams WHERE stream = $1), 0)`, stream).Scan(&fence)
-	return fence, err
+// look implements backend. It first waits for those who have the rows of the
+// streams, and keeps others from them: a transaction whose client is gone ends
+// only when the server finds out.
+func (b *postgres) look(ctx context.Context, positions []ordering.Position, use scanner) error {
+	streams, numbers := make([]string, len(positions)), make([]int64, len(positions))
+	for i, p := range positions {
+		streams[i], numbers[i] = p.Stream.String(), int64(min(p.Number, ordering.MaxNumber))
+	}
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it only reads
+	_, err = tx.ExecContext(ctx, `SELECT FROM ordering_streams WHERE stream = ANY($1) ORDER BY stream FOR SHARE`, streams)
+	if err != nil {
+		return err
+	}
+	return each(ctx, tx, use, lookUp(`unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS w (stream, number, place)`, `coalesce(s.fence, 0)`), streams, numbers)
 }
 
 func (b *postgres) rows(ctx context.Context, db queryer, query string, streams []string) (rows []row, err error) {
@@ -233,21 +247,29 @@ const few = 8
 // job state is kept if all were. The result is how many were.
 var advances = func() (list [few + 1]string) {
 	for n := 1; n <= few; n++ {
-		var with, moved strings.Builder
+		var with, moved, others strings.Builder
 		for i := range n {
-			at := 8 + 3*i
+			at := 11 + 3*i
 			fmt.Fprintf(&with, `moved%d AS (UPDATE ordering_streams SET last = $%[3]d::bigint
 				WHERE stream = $%[2]d AND last = $%[3]d::bigint - 1 AND fence = $%[4]d AND spans = 0`, i, at, at+1, at+2)
 			if i > 0 {
 				fmt.Fprintf(&with, ` AND EXISTS (SELECT FROM moved%d)`, i-1)
 				moved.WriteString(` + `)
+				if i > 1 {
+					others.WriteString(`, `)
+				}
+				fmt.Fprintf(&others, `($%d, $%d::bigint)`, at, at+1)
 			}
 			with.WriteString(` RETURNING 1), `)
 			fmt.Fprintf(&moved, `(SELECT count(*) FROM moved%d)`, i)
 		}
-		list[n] = fmt.Sprintf(`WITH %s job AS (INSERT INTO ordering_jobs (event, positions, status, attempts, error, started, ended)
-			SELECT $1, $2, $3::bigint, $4::bigint, $5, $6::bigint, $7::bigint FROM moved%d %s)
-			SELECT %s`, with.String(), n-1, replaceJob, moved.String())
+		fmt.Fprintf(&with, `job AS (INSERT INTO ordering_jobs (`+jobColumns+`)
+			SELECT $1, $2::bigint, $3, $4::bytea, $5, $6::bigint, $7::bigint, $8, $9::bigint, $10::bigint FROM moved%d `+replaceJob+`)`, n-1)
+		if n > 1 {
+			fmt.Fprintf(&with, `, others AS (INSERT INTO ordering_job_numbers (stream, number, of_stream, of_number)
+				SELECT v.stream, v.number, $1, $2::bigint FROM moved%d, (VALUES %s) v (stream, number) `+replaceNumber+`)`, n-1, others.String())
+		}
+		list[n] = fmt.Sprintf(`WITH %s SELECT %s`, with.String(), moved.String())
 	}
 	return list
 }()

@@ -59,8 +59,7 @@ func (b *sqlite) advance(ctx context.Context, tx *transaction, c *commit) (moved
 	if moved, err = move(ctx, tx, c); err != nil || moved < len(c.streams) {
 		return moved, err
 	}
-	_, err = tx.ExecContext(ctx, putJob, c.job...)
-	return moved, err
+	return moved, c.putJob(ctx, tx)
 }
 
 const (
@@ -133,10 +132,20 @@ func (b *sqlite) acquire(ctx context.Context, streams []string) (rows []row, err
 	return rows, err
 }
 
-// fence implements backend: whoever opened the database last holds all.
-func (b *sqlite) fence(ctx context.Context, _ string) (token int64, err error) {
-	err = b.reads.QueryRowContext(ctx, `SELECT token FROM ordering_session`).Scan(&token)
-	return token, err
+// look implements backend, in a transaction of its own, which sees one moment.
+// There are no writes under way that anybody has given up: those who write wait
+// for the end.
+func (b *sqlite) look(ctx context.Context, positions []ordering.Position, use scanner) error {
+	wanted := make([][2]any, len(positions))
+	for i, p := range positions {
+		wanted[i] = [2]any{p.Stream.String(), min(p.Number, ordering.MaxNumber)}
+	}
+	list, err := json.Marshal(wanted)
+	if err != nil {
+		return err
+	}
+	return each(ctx, b.reads, use, lookUp(`(SELECT key AS place, json_extract(value, '$[0]') AS stream, json_extract(value, '$[1]') AS number FROM json_each($1))`,
+		`(SELECT token FROM ordering_session)`), string(list))
 }
 
 // check implements backend: the transaction was begun in this session.

@@ -53,8 +53,9 @@ type backend interface {
 	// lockParking does so, lets nobody else park or resume meanwhile, and
 	// likewise has the streams of the parking to itself.
 	lockParking(ctx context.Context, tx *transaction, parking string, fences ordering.Fences) error
-	// fence returns the token of a stream's holder.
-	fence(ctx context.Context, stream string) (int64, error)
+	// look calls use for each of the positions, in any order, with the columns
+	// of lookUp, all of one moment.
+	look(ctx context.Context, positions []ordering.Position, use scanner) error
 	close() error
 	waiting() int
 }
@@ -229,16 +230,6 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 	return states, nil
 }
 
-// Fence implements [ordering.Store].
-func (s *Store) Fence(ctx context.Context, stream lockkeys.Key) (int64, error) {
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer s.gate.leave()
-	fence, err := s.backend.fence(ctx, stream.String())
-	return fence, storeError("fence", err)
-}
-
 func fenced(stream string, fence int64) error {
 	return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, stream, fence)
 }
@@ -261,8 +252,11 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+// scanner uses a row.
+type scanner func(scan func(dest ...any) error) error
+
 // each calls use for every row of a query.
-func each(ctx context.Context, db queryer, use func(scan func(dest ...any) error) error, query string, args ...any) error {
+func each(ctx context.Context, db queryer, use scanner, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

@@ -31,42 +31,47 @@ func Topology(name string) rabbitmq.Topology {
 const Window = 1024
 
 // Checked returns a receiver that gives next what is a message of the ledger,
-// and makes a dead letter of the rest. It takes the message's ID away: by
-// whichever way a message comes, it is known by its numbers alone, so that one
-// that comes by several is the same one.
+// and makes a dead letter of the rest. By whichever way a message comes, it is
+// known by its numbers, and what it says confirms it: so the ID of the broker's
+// message is taken away, and its body is that of [book.Message.Payload].
 func Checked(next rabbitmq.Receiver) rabbitmq.Receiver { return checked{next} }
 
 type checked struct{ next rabbitmq.Receiver }
 
 // Receive implements [rabbitmq.Receiver].
 func (c checked) Receive(ctx context.Context, m amqp.Delivery, settle rabbitmq.Settle) error {
-	if err := check(m); err != nil {
+	message, err := check(m)
+	if err != nil {
 		settle(rabbitmq.DeadLetter(err))
 		return nil
 	}
-	m.MessageId = ""
+	if m.Body, err = message.Payload(); err != nil {
+		return err
+	}
+	m.MessageId, m.Type = "", string(message.Op)
 	return c.next.Receive(ctx, m, settle)
 }
 
-// check tells why a message can never be applied or rejected by the book.
-func check(d amqp.Delivery) error {
+// check reads a message, or tells why it can never be applied or rejected by the
+// book.
+func check(d amqp.Delivery) (*book.Message, error) {
 	e, err := rabbitmq.EventOf(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range e.Positions {
 		if err := book.CheckStream(p.Stream); err != nil {
-			return fmt.Errorf("header %s: %w", ordering.SequenceIDHeader, err)
+			return nil, fmt.Errorf("header %s: %w", ordering.SequenceIDHeader, err)
 		}
 	}
 	m, err := book.Decode(d.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(m.Sequence) > 0 && !samePositions(m.Sequence, e.Positions) {
-		return fmt.Errorf("%w: %q and %q", ErrSequence, ordering.FormatSequenceID(m.Sequence), ordering.FormatSequenceID(e.Positions))
+		return nil, fmt.Errorf("%w: %q and %q", ErrSequence, ordering.FormatSequenceID(m.Sequence), ordering.FormatSequenceID(e.Positions))
 	}
-	return m.Claim(new(lockkeys.Claim))
+	return m, m.Claim(new(lockkeys.Claim))
 }
 
 // ErrSequence is wrapped by the reason of a dead letter whose body has other

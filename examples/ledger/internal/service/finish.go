@@ -135,7 +135,7 @@ func (s *Service) moving(ctx context.Context) (bool, error) {
 		if p.Gap.From == 0 {
 			continue // it is no gap
 		}
-		held, err := numbers.Held(ctx, p.Gap.Stream, p.Gap.From, 1)
+		held, err := numbers.Held(ctx, p.Gap.Stream, p.Gap.From, 1, 0)
 		if err != nil {
 			return false, err
 		}

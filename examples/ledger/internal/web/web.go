@@ -163,8 +163,7 @@ const sendAgain = "with an id or numbers of its own the message can be sent agai
 
 // contradicts tells whether a message can never run for its numbers.
 func contradicts(err error) bool {
-	_, contradiction := errors.AsType[*ordering.ContradictionError](err)
-	return contradiction || errors.Is(err, ordering.ErrEnded)
+	return errors.Is(err, ordering.ErrContradiction) || errors.Is(err, ordering.ErrEnded)
 }
 
 func respond(w http.ResponseWriter, code int, a Answer) {

@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+var lookTests = []test{
+	{promise: "what is done, by whom, and who has the stream", run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		f.ok(f.try(event("x", "b=1, a=1")))
+		f.ok(f.try(event("x", "a=3")))
+		known := f.look("a=1, b=1, c=1, new=1")
+		require.Equal(f, known[0].Job, known[1].Job)
+		require.Equal(f, "x", known[0].Job.Event)
+		require.Equal(f, event("x", "b=1, a=1").Positions, known[0].Job.Positions)
+		require.True(f, known[0].Job.IsOf(event("x", "a=1, b=1")))
+		require.Equal(f, []bool{true, true, false, false}, []bool{known[0].Done, known[1].Done, known[2].Done, known[3].Done})
+		require.Equal(f, f.fence("c"), known[2].Fence)
+		require.Nil(f, known[2].Job)
+		require.Nil(f, known[3].Job)
+		require.True(f, f.look("a=3")[0].Done)
+		require.Len(f, f.job("a=3").Positions, 1)
+		require.False(f, f.look("a=2")[0].Done)
+		require.False(f, f.look("a=4")[0].Done)
+	}},
+	{promise: "of no numbers, or of those at the end of the world", run: func(f *fixture) {
+		states, err := f.store.Look(f.ctx, nil)
+		f.ok(err)
+		require.Empty(f, states)
+		f.acquire("a")
+		last := event("", "a=9223372036854775807;end")
+		require.False(f, f.lookAt(last.Positions)[0].Done)
+		f.ok(f.try(last))
+		require.True(f, f.lookAt(last.Positions)[0].Done)
+		require.Equal(f, last.Positions, f.jobAt(last.Positions).Positions)
+		last.Positions[0].Number++
+		f.lookAt(last.Positions)
+	}},
+	{promise: "twice the same number", run: func(f *fixture) {
+		f.acquire("a")
+		f.commit("a=1")
+		p := event("", "a=1").Positions[0]
+		known := f.lookAt([]ordering.Position{p, p})
+		require.Equal(f, known[0], known[1])
+		require.True(f, known[1].Done)
+	}},
+	{promise: "a failure neither hides nor replaces what made a number done", run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		f.park(failure("p", at, event("fails", "b=1, c=1"), event("fails too", "a=1, c=1")))
+		require.Equal(f, ordering.Failed, f.job("b=1").Status)
+		f.unpark("p")
+		f.ok(f.try(event("x", "a=1, b=1")))
+		require.Equal(f, "x", f.job("b=1").Event)
+		require.Equal(f, "x", f.job("a=1").Event)
+		f.park(failure("q", at, event("fails", "b=1, c=1"), event("x", "a=1, b=1")))
+		require.Equal(f, "x", f.job("b=1").Event)
+		require.Equal(f, ordering.Processed, f.job("a=1").Status)
+	}},
+	{promise: "a number is done when its job state was pruned", run: func(f *fixture) {
+		f.acquire("a", "b")
+		f.ok(f.try(event("x", "a=1, b=1")))
+		f.skip("a", 2, 3)
+		require.EqualValues(f, 2, f.prune(at.Add(2*1e9)))
+		for _, state := range f.look("a=1, b=1") {
+			require.True(f, state.Done)
+			require.Nil(f, state.Job)
+		}
+		require.True(f, f.look("a=3")[0].Done)
+		f.noJob("a=3")
+	}},
+	{promise: "of an event that is given up in part", run: func(f *fixture) {
+		f.acquire("a", "b")
+		f.ok(f.try(event("x", "a=1")))
+		y := event("y", "a=1, b=1")
+		f.hold(y)
+		r := f.record(y)
+		r.Event = event("y", "b=1")
+		r.Fences, r.Status, r.Held = r.Fences[1:], ordering.GivenUp, true
+		f.ok(f.store.Commit(f.ctx, r))
+		require.Equal(f, "x", f.job("a=1").Event)
+		require.Equal(f, "y", f.job("b=1").Event)
+		require.Equal(f, y.Positions, f.job("b=1").Positions)
+		require.Empty(f, f.backlog())
+	}},
+}

@@ -103,7 +103,7 @@ func TestTheStoreDoesNotWaitForHandlers(t *testing.T) {
 		parked, err := store.Parked(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, parked, 1)
-		_, err = store.Held(t.Context(), key, 1, 10)
+		_, err = store.Held(t.Context(), key, 1, 10, 1<<20)
 		require.NoError(t, err)
 		_, err = store.Job(t.Context(), "x")
 		require.ErrorIs(t, err, ordering.ErrNoJob)

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"math"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (s *Service) refuseHeld(ctx context.Context, p ordering.Parking) error {
 	if strings.Contains(p.Error, ordering.ErrEnded.Error()) {
 		most = 1 << 20
 	}
-	held, err := s.cfg.Store.Numbers().Held(ctx, stream, at, most)
+	held, err := s.cfg.Store.Numbers().Held(ctx, stream, at, most, math.MaxInt64)
 	if err != nil {
 		return err
 	}

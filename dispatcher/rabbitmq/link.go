@@ -159,21 +159,25 @@ func (l *link) declare(ctx context.Context, conn *amqp.Connection) error {
 	return err
 }
 
-// declare declares a topology on a channel of its own.
-func declare(ctx context.Context, atMost time.Duration, conn *amqp.Connection, t Topology) error {
+// declare declares a topology on a channel of its own. Each declaration has its
+// own time.
+func declare(ctx context.Context, atMost time.Duration, conn *amqp.Connection, t Topology) (err error) {
 	if t.isEmpty() {
 		return nil
 	}
-	return answered(ctx, atMost, conn, func() error {
-		ch, err := conn.Channel()
-		if err != nil {
-			return fmt.Errorf("rabbitmq: opening a channel: %w", err)
-		}
-		if err := t.Declare(ch); err != nil {
-			return err
-		}
-		return ch.Close()
+	call := func(one func() error) error { return answered(ctx, atMost, conn, one) }
+	var ch *amqp.Channel
+	err = call(func() (err error) {
+		ch, err = conn.Channel()
+		return err
 	})
+	if err != nil {
+		return fmt.Errorf("rabbitmq: opening a channel: %w", err)
+	}
+	if err := t.declare(ch, call); err != nil {
+		return err
+	}
+	return call(ch.Close)
 }
 
 // errNoAnswer: a quorum queue that has no leader, for example, may never answer,

@@ -29,8 +29,9 @@ import (
 // for the next message, too.
 //
 // begin's context ends with the channel; its error ends the consumer, unless it
-// is a [*ordering.StoreError]: then the queue is given up, and consumed again
-// after a back-off.
+// is a [*ordering.StoreError]: then begin is called again after a back-off, on the
+// same channel. A consumer with a priority is refused; see the package's section
+// on several processes.
 func Owner(begin func(ctx context.Context) (*ordering.Sequencer, error)) Receiver {
 	return &owner{begin: begin}
 }

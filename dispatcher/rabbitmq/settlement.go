@@ -18,9 +18,10 @@ const (
 func Ack() Settlement { return Settlement{verdict: acknowledge} }
 
 // Return leaves the message unacknowledged: the broker is to deliver it again. A
-// consumer that is not about to stop begins anew for that, after its back-off,
-// since messages go back to their places in the queue only with the channel,
-// and all together.
+// consumer that is not about to stop begins anew for that, since messages go back
+// to their places in the queue only with the channel, and all together. It pauses
+// before, for its back-off at first, and longer each time that nothing was
+// acknowledged on the channel, up to a minute.
 func Return() Settlement { return Settlement{verdict: giveBack} }
 
 // DeadLetter has the message published where [ConsumerConfig.DeadLetter] says,

@@ -76,18 +76,29 @@ type Binding struct {
 // error the channel is closed, and what came before the item at fault is
 // declared. The error is a [*TopologyError].
 func (t Topology) Declare(ch *amqp.Channel) error {
+	return t.declare(ch, func(one func() error) error { return one() })
+}
+
+// declare has each declaration made by call.
+func (t Topology) declare(ch *amqp.Channel, call func(one func() error) error) error {
 	for _, e := range t.Exchanges {
-		if err := ch.ExchangeDeclare(e.Name, e.kind(), true, false, false, false, e.Args); err != nil {
+		err := call(func() error { return ch.ExchangeDeclare(e.Name, e.kind(), true, false, false, false, e.Args) })
+		if err != nil {
 			return &TopologyError{fmt.Sprintf("exchange %q", e.Name), err}
 		}
 	}
 	for _, q := range t.Queues {
-		if _, err := ch.QueueDeclare(q.Name, true, false, false, false, q.arguments()); err != nil {
+		err := call(func() error {
+			_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.arguments())
+			return err
+		})
+		if err != nil {
 			return &TopologyError{fmt.Sprintf("queue %q", q.Name), err}
 		}
 	}
 	for _, b := range t.Bindings {
-		if err := ch.QueueBind(b.Queue, b.Key, b.Exchange, false, b.Args); err != nil {
+		err := call(func() error { return ch.QueueBind(b.Queue, b.Key, b.Exchange, false, b.Args) })
+		if err != nil {
 			return &TopologyError{b.String(), err}
 		}
 	}

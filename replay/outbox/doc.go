@@ -102,7 +102,9 @@
 // PostgreSQL: any isolation level; above READ COMMITTED, producers of one
 // stream get serialization errors instead of waiting. Of several relays one is
 // active, the one that holds an advisory lock, on a connection that it keeps;
-// so relays need a direct connection, or a pooler that pools by session.
+// so relays need a direct connection, or a pooler that pools by session: behind
+// one that pools by transaction Run ends with [ErrPooled]. For producers such a
+// pooler will do. A relay's database must allow two connections.
 // When its process or connection dies another takes over. When its machine is
 // gone without a word, that is once the server gives the connection up: see
 // tcp_keepalives_idle.

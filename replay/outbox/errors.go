@@ -1,6 +1,10 @@
 package outbox
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
+)
 
 // Errors of New and NewRelay.
 var (
@@ -10,6 +14,12 @@ var (
 	// ErrRunning is returned by Run of a relay that runs already.
 	ErrRunning = errors.New("outbox: this relay runs already: make another one")
 )
+
+// ErrPooled is wrapped by the error of a relay behind a pooler that gives a
+// session of PostgreSQL to many connections in turn: there its lock would stay
+// with others, and two relays could be active. Open the relay's database
+// directly, or by way of a pooler with pool_mode=session.
+var ErrPooled = sqldb.ErrPooled
 
 // Errors of Enqueue. What is wrong with the event itself is told by an
 // [*ordering.EventError].

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/interlock-go/interlock/internal/settings"
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -105,7 +106,8 @@ func (r *Relay) Stats() RelayStats {
 // the confirmations of those being published, [RelayConfig.Grace] at most,
 // marks them as sent and returns nil, with no goroutine left. Whatever goes
 // wrong with the database is logged and tried again. The error is [ErrRunning]
-// if the relay runs already.
+// if the relay runs already, and wraps [ErrPooled] if it cannot have a session
+// of the database's to itself.
 //
 // On PostgreSQL it is active while it holds the outbox's advisory lock, and
 // waits for that while another relay is.
@@ -120,6 +122,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		err := r.serve(ctx)
 		if err == nil || ctx.Err() != nil {
 			continue
+		}
+		if errors.Is(err, ErrPooled) {
+			return fmt.Errorf("outbox: relay: %w", err)
 		}
 		if time.Since(began) > r.config.MaxBackoff {
 			pause.Reset()
@@ -151,6 +156,9 @@ func (r *Relay) serve(ctx context.Context) error {
 	if r.box.dialect != PostgreSQL {
 		return r.lead(ctx, r.box.db)
 	}
+	if err := sqldb.CheckSessions(ctx, r.box.db); err != nil {
+		return err
+	}
 	conn, err := r.box.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -172,7 +180,8 @@ func (r *Relay) serve(ctx context.Context) error {
 }
 
 // lock tries to take the lock of the outbox's tables, which tells it from
-// another outbox in another schema. Marks may be lost when the server dies:
+// another outbox in another schema. The lock and the setting are the session's,
+// which nobody else has, neither now nor afterwards. Marks may be lost when the server dies:
 // such events are sent once more. So no mark waits for the disk.
 func (r *Relay) lock(ctx context.Context, conn *sql.Conn) (locked bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)

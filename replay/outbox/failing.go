@@ -161,8 +161,11 @@ func (l *leader) nextLook() time.Duration {
 	if l.away.since.IsZero() && len(l.failures) > 0 && room.retries > 0 {
 		wait = min(wait, time.Until(l.failures[0].due))
 	}
-	if room.any <= 0 {
+	switch {
+	case room.any <= 0:
 		wait = min(wait, room.next)
+	case l.news && !l.full():
+		wait = min(wait, time.Until(l.rest))
 	}
 	return wait
 }

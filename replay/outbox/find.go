@@ -32,20 +32,27 @@ type head struct {
 
 // find starts runs while there is room and there are streams to be sent. It
 // goes round them all, so that none is forgotten when there are many, past those
-// that are busy. When more fail than are kept in mind it does so once a Poll:
-// nothing else keeps those from being tried again at once.
+// that are busy. Having been round it has nothing to do until there is news, or
+// for a Poll; while many fail also for as long as it took, since that is linear
+// in their number. When more fail than are kept in mind, it always waits for a
+// Poll: nothing else keeps those from being tried again at once.
 func (l *leader) find(stopped, work context.Context) error {
-	if now := time.Now(); l.full() {
-		if now.Before(l.nextFind) {
-			return nil
+	now := time.Now()
+	if now.Before(l.rest) || now.Before(l.nextFind) && (!l.news || l.full()) {
+		return nil
+	}
+	l.news, l.nextFind = false, now.Add(l.config.Poll)
+	round := func() {
+		if len(l.failures) > l.config.Window {
+			l.rest = time.Now().Add(time.Since(now))
 		}
-		l.nextFind = now.Add(l.config.Poll)
 	}
 	seen := map[int64]bool{}        // an event with several streams comes with each
 	began, again := l.cursor, false // again: the part up to began is left
 	for past := minPast; ; past = min(2*past, maxPast) {
 		room := l.room().any
 		if room <= 0 {
+			l.news = true
 			return nil
 		}
 		limit := room + past
@@ -65,10 +72,12 @@ func (l *leader) find(stopped, work context.Context) error {
 		}
 		switch {
 		case again && l.cursor >= began:
+			round()
 			return nil
 		case all && len(heads) < limit: // these were the last ones
 			if again || began == "" {
 				l.cursor = ""
+				round()
 				return nil
 			}
 			l.cursor, again = "", true

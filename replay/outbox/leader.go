@@ -36,7 +36,9 @@ type leader struct {
 	failures  failures            // what waits for another attempt
 	busy      map[string]struct{} // streams of all these
 	cursor    string              // the stream that was looked at last
-	nextFind  time.Time           // when to look for more while too many fail
+	news      bool                // something may be found that was not there
+	nextFind  time.Time           // when to look for more without news
+	rest      time.Time           // not to look for more before
 	freshTurn bool                // what is new has the first choice of free places
 	confirmed []any               // ids of events to be marked
 	unfit     []unfit             // events to be parked
@@ -85,7 +87,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 		case <-end:
 			end, ended = nil, true
 		case <-wake:
-			wake, look = l.box.wake(), true
+			wake, look, l.news = l.box.wake(), true, true
 		case <-timer.C:
 			look = true
 		case r := <-l.results:

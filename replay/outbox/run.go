@@ -176,7 +176,9 @@ func (l *leader) occupy(streams []string) bool {
 	return true
 }
 
+// free gives streams free. There may be more of them.
 func (l *leader) free(streams []string) {
+	l.news = true
 	for _, stream := range streams {
 		delete(l.busy, stream)
 	}

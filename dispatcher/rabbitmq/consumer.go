@@ -143,8 +143,8 @@ func (c *Consumer) Stats() ConsumerStats {
 }
 
 // window is how many messages the broker sends ahead.
-func (c *Consumer) window() int {
-	if !c.stuck.isWide() {
+func (c *Consumer) window(wide bool) int {
+	if !wide {
 		return c.cfg.Prefetch
 	}
 	return min(c.cfg.Prefetch+c.cfg.MaxStuck, mostPrefetch)

@@ -24,7 +24,8 @@ type consuming struct {
 	end       context.CancelCauseFunc
 	receiving context.Context // the receiver's: ends when either does
 	epoch     *epoch
-	limit     int // the queue's delivery limit, 0 if that is not known
+	limit     int  // the queue's delivery limit, 0 if that is not known
+	wide      bool // the channel has room for dead letters that are stuck
 
 	takers   sync.Map // see meet
 	watchers sync.WaitGroup
@@ -48,11 +49,12 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		closed    = make(chan *amqp.Error, 1)
 		cancelled = make(chan string, 1)
 	)
+	wide := c.stuck.isWide()
 	err := answered(stop, c.cfg.AnswerTimeout, conn, func() (err error) {
 		if ch, err = conn.Channel(); err != nil {
 			return err
 		}
-		if err := ch.Qos(c.window(), 0, false); err != nil {
+		if err := ch.Qos(c.window(wide), 0, false); err != nil {
 			return err
 		}
 		ch.NotifyClose(closed)
@@ -68,7 +70,10 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 	}
 	alive, end := context.WithCancelCause(connected)
 	acks, endAcks := context.WithCancel(alive)
-	w := &consuming{Consumer: c, letters: letters, stop: stop, alive: alive, end: end, epoch: newEpoch(ch), limit: c.deliveryLimit(conn)}
+	w := &consuming{
+		Consumer: c, letters: letters, stop: stop, alive: alive, end: end, epoch: newEpoch(ch),
+		limit: c.deliveryLimit(conn), wide: wide,
+	}
 	var acker sync.WaitGroup
 	w.watchers.Go(func() {
 		select {

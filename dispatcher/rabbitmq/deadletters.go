@@ -54,7 +54,7 @@ func (l *deadLetters) publish(d *delivery, reason error) {
 		defer l.running.Done()
 		letter := letterOf(d.message, l.cfg.Queue, reason)
 		err := l.try(d, &letter)
-		if err != nil {
+		if err != nil && d.receiving.Err() == nil {
 			err = l.tryAgain(d, &letter, err)
 		}
 		if err == nil {
@@ -95,7 +95,8 @@ func (l *deadLetters) try(d *delivery, letter *amqp.Publishing) error {
 // tryAgain tries a letter that was not taken until it is, or the consumer stops,
 // or the channel is gone.
 func (l *deadLetters) tryAgain(d *delivery, letter *amqp.Publishing, err error) error {
-	if l.stuck.add(err, (l.cfg.Prefetch+1)/2) {
+	if l.stuck.add(err) >= (l.cfg.Prefetch+1)/2 && !d.wide {
+		l.stuck.widen()
 		d.end(errStuck)
 	}
 	d.epoch.stick(1)
@@ -185,9 +186,8 @@ type stuck struct {
 	wide    bool      // the next channel is to have room for them
 }
 
-// add notes one more. It tells whether the channel is to be given up for one
-// with more room, since they have so much of the window.
-func (s *stuck) add(err error, most int) bool {
+// add notes one more. It returns how many wait.
+func (s *stuck) add(err error) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == 0 {
@@ -195,9 +195,14 @@ func (s *stuck) add(err error, most int) bool {
 	}
 	s.waiting++
 	s.err = err
-	widen := s.waiting >= most && !s.wide
-	s.wide = s.wide || widen
-	return widen
+	return s.waiting
+}
+
+// widen lets the next channel have room for them.
+func (s *stuck) widen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wide = true
 }
 
 // remove notes that one does not wait any more.

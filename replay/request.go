@@ -1,13 +1,10 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -164,18 +161,12 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 		if len(never.within(n, n)) > 0 {
 			return bad("event %.80q has number %d, which never existed by the same answer", e.Name(), n)
 		}
-		if other := numbers[n]; other != nil && !same(other, e) {
+		if other := numbers[n]; other != nil && !other.IsCopy(e) {
 			return bad("events %.80q and %.80q both have number %d, and are different", other.Name(), e.Name(), n)
 		}
 		numbers[n] = e
 	}
 	return nil
-}
-
-// same reports whether two events are one, given twice.
-func same(a, b *ordering.Event) bool {
-	return a.Name() == b.Name() && a.Type == b.Type && slices.Equal(a.Positions, b.Positions) && bytes.Equal(a.Payload, b.Payload) &&
-		maps.Equal(a.Headers, b.Headers) && a.CorrelationID == b.CorrelationID && a.CausationID == b.CausationID && a.Time.Equal(b.Time)
 }
 
 // logChanges logs how the breaker has changed since the last call.

@@ -48,7 +48,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	if err := o.config.Check(e); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: refused by Config.Check: %w", e.ID, err)
 	}
-	err = o.atomically(ctx, tx, func(t transaction) error { return o.insert(ctx, t, e, event) })
+	err = o.atomically(ctx, tx, func(t transaction) error { return o.insert(ctx, t, e) })
 	if err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
 	}
@@ -87,8 +87,7 @@ func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, er
 	return &e, nil
 }
 
-// insert writes an event that was made of the one given.
-func (o *Outbox) insert(ctx context.Context, tx transaction, e, given *ordering.Event) error {
+func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) error {
 	if err := o.assign(ctx, tx, e); err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, e, given *ordering.
 	var id int64
 	err = tx.QueryRowContext(ctx, insertEvent, e.ID, len(e.Positions), len(body), time.Now().UnixMicro(), string(body)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return taken(ctx, tx, e, given)
+		return taken(ctx, tx, e)
 	}
 	if err != nil {
 		return err
@@ -114,7 +113,7 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, e, given *ordering.
 
 // taken is the error for an event whose ID is there already. Whether it is the
 // same event again decides what the caller makes of that, so it is looked at.
-func taken(ctx context.Context, tx transaction, e, given *ordering.Event) error {
+func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	var id int64
 	var body string
 	err := tx.QueryRowContext(ctx, `SELECT id, body FROM outbox_events WHERE name = $1`, e.ID).Scan(&id, &body)
@@ -128,15 +127,15 @@ func taken(ctx context.Context, tx transaction, e, given *ordering.Event) error 
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOtherEvent, err)
 	}
-	if what := difference(old, e, given); what != "" {
+	if what := difference(old, e); what != "" {
 		return fmt.Errorf("%w: that on %s: its %s", ErrOtherEvent, positionText(old), what)
 	}
 	return fmt.Errorf("%w: on %s", ErrDuplicateID, positionText(old))
 }
 
-// difference names what another event has in another way than e, beside its
-// numbers; a time that was not given does not count.
-func difference(old, e, given *ordering.Event) string {
+// difference names what another event has in another way than e, of what tells
+// events apart beside their numbers; see [ordering.Event.Hash].
+func difference(old, e *ordering.Event) string {
 	streams := func(e *ordering.Event) map[ordering.Position]bool {
 		set := map[ordering.Position]bool{}
 		for _, p := range e.Positions {
@@ -152,12 +151,6 @@ func difference(old, e, given *ordering.Event) string {
 		return "type is another"
 	case !bytes.Equal(old.Payload, e.Payload):
 		return "payload is another"
-	case !maps.Equal(old.Headers, e.Headers):
-		return "headers are others"
-	case old.CorrelationID != e.CorrelationID || old.CausationID != e.CausationID:
-		return "correlation or cause is another"
-	case !given.Time.IsZero() && !old.Time.Equal(e.Time):
-		return "time is another"
 	}
 	return ""
 }

@@ -35,8 +35,8 @@ var (
 	// event, one with End, was enqueued before.
 	ErrEnded = errors.New("outbox: stream has ended")
 	// ErrDuplicateID is wrapped by the error for an event that is there
-	// already, with the same ID, streams and content, and still kept. It makes a
-	// repeated command harmless that names its event.
+	// already, with the same ID, streams, type and payload, and still kept. It
+	// makes a repeated command harmless that names its event.
 	ErrDuplicateID = errors.New("outbox: this event is there already")
 	// ErrOtherEvent is wrapped by the error for an event whose ID another one
 	// has that is still kept: its streams or its content are different, so

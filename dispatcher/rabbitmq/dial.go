@@ -60,7 +60,8 @@ func dialOnce(ctx context.Context, url string, config amqp.Config, atMost time.D
 		if socket, err = dialSocket(ctx, config.Dial, network, addr, atMost); err != nil {
 			return nil, err
 		}
-		stop = context.AfterFunc(ctx, func() { _ = socket.Close() })
+		plain := socket
+		stop = context.AfterFunc(ctx, func() { _ = plain.Close() })
 		if uri.Scheme == "amqps" { // below the sieve
 			if socket, err = secured(ctx, socket, uri, config.TLSClientConfig); err != nil {
 				return nil, err

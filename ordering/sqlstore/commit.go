@@ -74,7 +74,8 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 //
 // If apply gives an error, nothing is written and Do returns that error; for a
 // panic it is a [*dispatcher.PanicError]. It must give the errors of its
-// statements: on PostgreSQL nothing can be committed after one. Other errors
+// statements: on PostgreSQL nothing can be committed after one, and Do fails
+// with [ErrEnded], as it does if apply ends the transaction. Other errors
 // wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then apply was not
 // called, or are a [*ordering.StoreError], or come from what the database checks
 // at the end, such as a deferred constraint. If the connection is lost at the

@@ -86,7 +86,7 @@ func (c *conn) begin() error {
 func (p *part) Commit() error {
 	c := p.conn
 	if !c.shared.keeping.Load() {
-		return errors.Join(ErrUndone, p.Rollback())
+		return errors.Join(ErrEnded, p.Rollback())
 	}
 	c.inPart = false
 	if c.lost.Load() {

@@ -56,14 +56,32 @@ type postgres struct {
 func (b *postgres) alone(_ context.Context, do func(db *sql.DB) error) error { return do(b.db) }
 
 func (b *postgres) write(ctx context.Context, do step) error {
-	return b.transact(ctx, b.db, do, nil)
+	return b.transact(ctx, b.db, nil, do, nil)
 }
 
+// Committer is a connection of [Pools].Handlers that commits a transaction only
+// after MayCommit was called in it, and otherwise undoes it with [ErrEnded]: so
+// an effect cannot commit its own.
+type Committer interface{ MayCommit() }
+
+// writeFor implements backend. It knows the connection of the transaction, to
+// say that it may be committed.
 func (b *postgres) writeFor(ctx context.Context, do step, apply effect) error {
-	return b.transact(ctx, b.handlers, do, apply)
+	conn, err := b.handlers.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var committer Committer
+	if err := conn.Raw(func(c any) error { committer, _ = c.(Committer); return nil }); err != nil {
+		return err
+	}
+	return b.transact(ctx, conn, committer, do, apply)
 }
 
-func (b *postgres) transact(ctx context.Context, db *sql.DB, do step, apply effect) error {
+func (b *postgres) transact(ctx context.Context, db interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}, committer Committer, do step, apply effect) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -80,11 +98,20 @@ func (b *postgres) transact(ctx context.Context, db *sql.DB, do step, apply effe
 		}
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	if committer != nil {
+		committer.MayCommit()
+	}
+	switch err := tx.Commit(); {
+	case err == nil:
+		b.commits.Add(1)
+		return nil
+	case errors.Is(err, ErrEnded):
+		return &effectError{err}
+	case errors.Is(err, sql.ErrTxDone) && committer != nil && ctx.Err() == nil:
+		return &effectError{ErrEnded}
+	default:
 		return commitError(err)
 	}
-	b.commits.Add(1)
-	return nil
 }
 
 // commitError tells whether it is because of what was written that the server

@@ -94,12 +94,14 @@ func TestWhatTheServerChecksAtTheEnd(t *testing.T) {
 func TestAnErrorThatIsSwallowed(t *testing.T) {
 	store := closed(t)(postgres.Open(t.Context(), database(t)))
 	j := job(t, store, "a", 1)
-	require.Error(t, store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
+	err := store.Do(t.Context(), j, func(ctx context.Context, tx *sql.Tx) error {
 		_ = effect("a-1")(ctx, tx)
 		_, err := tx.ExecContext(ctx, `SELECT no_such_thing`)
 		assert.Error(t, err)
 		return nil
-	}))
+	})
+	require.ErrorContains(t, err, "a statement of it failed")
+	require.NotErrorAs(t, err, new(*ordering.StoreError), "it is the event's fault")
 	assert.False(t, j.IsCommitted())
 	assert.Zero(t, last(t, store, "a"))
 	assert.Zero(t, effects(t, store))

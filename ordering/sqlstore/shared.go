@@ -41,16 +41,17 @@ type Guard interface {
 }
 
 // ErrForbidden is wrapped by the error of a statement that an effect must not
-// use on SQLite, where it shares a transaction with others: one that would end
-// that, or change the connection. Savepoints it may have, but for one of the
-// name that the store uses.
+// use: one that would end its transaction or, on SQLite, where it shares that
+// with others, change the connection. Savepoints it may have, but on SQLite for
+// one of the name that the store uses.
 var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
 
-// ErrUndone is wrapped by the error of an effect that had its transaction
-// undone: by calling its Commit or Rollback, or by a statement after which
-// SQLite rolls back, such as INSERT OR ROLLBACK. Of the effects that share the
-// transaction it fails alone; the others are applied once more.
-var ErrUndone = errors.New("sqlstore: the effect had its transaction undone")
+// ErrEnded is wrapped by the error of an effect that has ended its transaction,
+// which is the store's to commit: by calling its Commit or Rollback, or by a
+// statement after which the database rolls back, such as INSERT OR ROLLBACK of
+// SQLite. What it wrote is undone, unless the statement was a COMMIT that
+// PostgreSQL was sent among others; then the next attempt finds a duplicate.
+var ErrEnded = errors.New("sqlstore: the effect has ended its transaction")
 
 // errLost is the error of a shared transaction that is no more.
 var errLost = errors.New("sqlstore: SQLite has rolled back the shared transaction")
@@ -92,7 +93,7 @@ func (s *shared) begin(first bool) (*sql.Tx, error) {
 	return s.db.BeginTx(context.Background(), nil)
 }
 
-// keep ends a part. The error is ErrUndone if it has ended already, and then it
+// keep ends a part. The error is ErrEnded if it has ended already, and then it
 // is undone, or wraps errLost.
 func (s *shared) keep(tx *sql.Tx) error {
 	s.keeping.Store(true)
@@ -106,7 +107,7 @@ func (s *shared) keep(tx *sql.Tx) error {
 	case part.kept.Load(): // the effect called Commit just then
 		return nil
 	}
-	return ErrUndone
+	return ErrEnded
 }
 
 // undo undoes a part, and with it what is open in it. The error means that all

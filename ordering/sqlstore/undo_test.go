@@ -68,24 +68,24 @@ func TestNoEffectDefeatsItsNeighbours(t *testing.T) {
 		"ROLLBACK among others":              {wrote(errRefused, `SELECT 1; ROLLBACK; BEGIN`), 0, errRefused},
 		"BEGIN":                              {refused(`BEGIN`), 0, sqlstore.ErrForbidden},
 		"INSERT OR ROLLBACK":                 {refused(`INSERT OR ROLLBACK INTO one VALUES (1)`), 0, nil},
-		"INSERT OR ROLLBACK, swallowed":      {wrote(nil, `INSERT OR ROLLBACK INTO one VALUES (1)`), 0, sqlstore.ErrUndone},
+		"INSERT OR ROLLBACK, swallowed":      {wrote(nil, `INSERT OR ROLLBACK INTO one VALUES (1)`), 0, sqlstore.ErrEnded},
 		"INSERT OR ROLLBACK, and a failure":  {wrote(errRefused, `INSERT OR ROLLBACK INTO one VALUES (1)`, `BEGIN`), 0, errRefused},
-		"a trigger that rolls back":          {wrote(nil, `DELETE FROM one`), 0, sqlstore.ErrUndone},
+		"a trigger that rolls back":          {wrote(nil, `DELETE FROM one`), 0, sqlstore.ErrEnded},
 		"a pragma of the connection":         {refused(`PRAGMA query_only = ON`), 0, sqlstore.ErrForbidden},
 		"another database":                   {refused(`ATTACH ':memory:' AS other`), 0, sqlstore.ErrForbidden},
 		"a pragma that tells something":      {wrote(nil, `PRAGMA table_info(one)`, `PRAGMA user_version`), applied, nil},
 		"a panic with a savepoint":           {func(ctx context.Context, tx *sql.Tx) error { _ = wrote(nil, `SAVEPOINT one`)(ctx, tx); panic("oh") }, 0, nil},
 		"Commit": {func(ctx context.Context, tx *sql.Tx) error {
 			err := effect("mine")(ctx, tx)
-			assert.ErrorIs(t, tx.Commit(), sqlstore.ErrUndone)
+			assert.ErrorIs(t, tx.Commit(), sqlstore.ErrEnded)
 			return err
-		}, 0, sqlstore.ErrUndone},
+		}, 0, sqlstore.ErrEnded},
 		"Rollback": {func(ctx context.Context, tx *sql.Tx) error {
 			err := effect("mine")(ctx, tx)
 			assert.NoError(t, tx.Rollback())
 			assert.Error(t, effect("mine")(ctx, tx))
 			return err
-		}, 0, sqlstore.ErrUndone},
+		}, 0, sqlstore.ErrEnded},
 		"Goexit": {func(ctx context.Context, tx *sql.Tx) error {
 			_ = wrote(nil, `SAVEPOINT one`)(ctx, tx)
 			exit()

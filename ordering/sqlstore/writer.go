@@ -174,17 +174,17 @@ func (w *writer) serveOne(r *request) {
 		err = &effectError{undone(lost)}
 	}
 	r.end(err)
-	if lost != nil && lost != ErrUndone {
+	if lost != nil && lost != ErrEnded {
 		w.abandon()
 	}
 }
 
 // undone says of the error of keep that it is because of the effect.
 func undone(lost error) error {
-	if lost == ErrUndone {
+	if lost == ErrEnded {
 		return lost
 	}
-	return fmt.Errorf("%w: %w", ErrUndone, lost)
+	return fmt.Errorf("%w: %w", ErrEnded, lost)
 }
 
 // begin begins the part of a request, and for the first one the group, if the

@@ -96,7 +96,7 @@ func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 	}
 	connector := stdlib.GetConnector(*config, stdlib.OptionAfterConnect(limitIdle(config)))
 	store, err := sqlstore.NewPostgres(ctx, sqlstore.Pools{
-		Handlers: pool(connector, connections), Own: pool(connector, own), Reads: pool(connector, callers),
+		Handlers: pool(guarded{connector}, connections), Own: pool(connector, own), Reads: pool(connector, callers),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)

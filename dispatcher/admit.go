@@ -40,52 +40,71 @@ func (d *Dispatcher[M]) nextLocked() *task[M] {
 	return t
 }
 
-// admitLocked considers a message from the queue: it takes its keys, all of
-// them, or else a place behind what it conflicts with, in the order of
-// arrival. That later messages must not pass a waiting one with which they
-// conflict is what keeps the order, and what keeps it from starving: with a
-// running a/b, a waiting a, and then a/c, the last could run at once, and so
-// could ever more like it, and a never. So a/c waits for a.
+// admitLocked finds the place of a message that is in no set: behind a parked
+// one, or else in the set, where it has its keys, all of them, or waits behind
+// what it conflicts with, in the order of arrival. That later messages must not
+// pass a waiting one with which they conflict is what keeps the order, and what
+// keeps it from starving: with a running a/b, a waiting a, and then a/c, the
+// last could run at once, and so could ever more like it, and a never. So a/c
+// waits for a.
 func (d *Dispatcher[M]) admitLocked(t *task[M]) (granted bool) {
-	if d.mu.set.Add(&t.place, &t.claim) {
+	if d.mu.closed.Len() > 0 {
+		if !d.mu.closed.AddAt(&t.place, &t.claim, t.id) {
+			t.state = StateWaiting
+			d.setApartLocked(t)
+			d.emitBlockedLocked(t)
+			return false
+		}
+		d.mu.closed.Remove(&t.place, nil)
+	}
+	if d.mu.set.AddAt(&t.place, &t.claim, t.id) {
 		return true
 	}
-	d.waitLocked(t, d.mu.waiting.last)
+	d.waitLocked(t)
+	d.emitBlockedLocked(t)
 	return false
 }
 
-// waitLocked puts a message whose place is not granted among the waiting,
-// behind at.
-func (d *Dispatcher[M]) waitLocked(t, at *task[M]) {
+// waitLocked puts a message whose place in the set is not granted among the
+// waiting.
+func (d *Dispatcher[M]) waitLocked(t *task[M]) {
 	t.state = StateWaiting
-	d.mu.waiting.insertAfter(t, at)
-	if !d.stallLocked(t) {
-		d.mu.looking++
-	}
-	d.emitBlockedLocked(t)
+	d.mu.waiting.push(t)
 }
 
-// wakeLocked moves a message whose last blocker is gone from waiting to ready.
-func (d *Dispatcher[M]) wakeLocked(t *task[M]) {
-	if t.state != StateWaiting {
-		return // it runs already, in one batch with what it waited for
+// wakeLocked is called with the places of the set that have just been granted.
+// The messages are ready, unless something has been parked meanwhile that is in
+// their way: then they go behind it, and so do those that wait for them in turn.
+// It is linear in them.
+func (d *Dispatcher[M]) wakeLocked(woken []*lockkeys.Place[*task[M]]) {
+	for len(woken) > 0 {
+		var t *task[M]
+		t, woken = pop(woken)
+		if !d.waitsLocked(t) {
+			continue
+		}
+		d.mu.waiting.remove(t)
+		if d.behindParkedLocked(t) {
+			woken = d.stallLocked(t, woken)
+		} else {
+			d.readyLocked(t)
+		}
 	}
-	if d.mu.end.reported {
-		return // a shutdown has given it back, or will
-	}
-	d.mu.waiting.remove(t)
-	d.lookedAtLocked(t)
-	d.readyLocked(t)
+	d.mu.woken = woken
 }
 
-// lookedAtLocked notes that a message which is about to leave the waiting ones
-// uses the look-ahead window no longer.
-func (d *Dispatcher[M]) lookedAtLocked(t *task[M]) {
-	if t.stalled {
-		d.openLocked(t)
-	} else {
-		d.mu.looking--
-	}
+func pop[M any](places []*lockkeys.Place[*task[M]]) (*task[M], []*lockkeys.Place[*task[M]]) {
+	last := len(places) - 1
+	t := places[last].Owner
+	places[last] = nil
+	return t, places[:last]
+}
+
+// waitsLocked tells whether t, whose place has just been granted, is to go on
+// because of that: not if it runs already, in one batch with what it waited for,
+// if an operator is giving it up, or if a shutdown has given it back.
+func (d *Dispatcher[M]) waitsLocked(t *task[M]) bool {
+	return t.state == StateWaiting && !d.mu.end.reported
 }
 
 func (d *Dispatcher[M]) readyLocked(t *task[M]) {
@@ -104,12 +123,15 @@ func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 	looks := d.cfg.MaxBatch
 	for last := t; len(w.batch) < d.cfg.MaxBatch; {
 		if place, ok := d.mu.set.Behind(&last.place); ok && place.Owner.state == StateWaiting {
-			last = place.Owner
-			d.lookedAtLocked(last)
+			if last = place.Owner; d.behindParkedLocked(last) {
+				return
+			}
+			d.mu.set.Hold(place)
+			d.mu.waiting.remove(last)
 			w.batch = append(w.batch, last)
 			continue
 		}
-		if looks == 0 || !t.exclusive() || d.mu.looking > d.window {
+		if looks == 0 || !t.exclusive() || d.mu.waiting.len > d.window {
 			return
 		}
 		looks--

@@ -79,8 +79,8 @@ type Config[M any] struct {
 	Policy Policy
 
 	// MaxPending bounds the messages accepted and not yet ended, other than
-	// those parked or queued behind a parked one. A submission that would
-	// exceed it waits or is refused. Default: 65,536.
+	// those that count against MaxParked. A submission that would exceed it
+	// waits or is refused. Default: 65,536.
 	MaxPending int
 	// MaxPendingBytes bounds the same messages by the sum of their sizes. One
 	// message that is larger on its own is refused with ErrTooLarge.
@@ -114,9 +114,18 @@ type Config[M any] struct {
 	// callback or a ticket that is told of the error.
 	DeadLetter func(ctx context.Context, m M, err error) error
 	// MaxParked bounds the messages that are parked or queued behind a parked
-	// one. Beyond it, messages that would queue behind a parked one count as
-	// pending, so that in the end submissions have to wait; nothing is lost.
-	// Default: 65,536.
+	// one and therefore no longer count as pending; what is resumed then counts
+	// here until it has ended. (With MaxPendingBytes, the same number of bytes
+	// bounds them once more.) When it is reached, submissions of messages that
+	// conflict with what is parked, or is behind that, are refused with
+	// [ErrTooManyParked], which is logged once and counted in [Stats]; all
+	// others go on. What is parked, or gets behind a parked message, all the
+	// same, since it was accepted before, keeps its keys closed and its place
+	// in the order and goes on counting as pending, though it never uses the
+	// look-ahead window. So there are never more than MaxPending + MaxParked
+	// messages in all; only when those beyond MaxParked are as many as
+	// MaxPending do unrelated submissions wait. Nothing is lost, and nothing
+	// goes before what it was behind. Default: 65,536.
 	MaxParked int
 
 	// StrictLocking keeps a message's keys, all of them, until it has ended:

@@ -21,9 +21,9 @@ import (
 // completion, an observer or a logger, and nothing waits. The work under it
 // is linear in keys × depth of a message for admitting it, and for releasing
 // it also in the messages that may start because of that; never in the number
-// waiting. The exceptions are rare acts that go once through the messages
-// waiting: parking one, an operator's decision on one, widening a claim when
-// others wait, and a snapshot.
+// waiting. What parks a message, resumes one or widens a claim is linear in what
+// conflicts with it, directly or behind others. The exceptions are rare: Drop
+// considers all that is queued; Snapshot and Parked go through what they list.
 //
 // # Waking workers
 //
@@ -61,6 +61,7 @@ type Dispatcher[M any] struct {
 	// Changed under mu; a submitter looks at them without it.
 	idle   atomic.Int32 // workers waiting for work
 	waking atomic.Bool  // a wake-up is under way
+	full   atomic.Bool  // MaxParked is reached
 
 	mu struct {
 		sync.Mutex
@@ -70,21 +71,25 @@ type Dispatcher[M any] struct {
 		spare  *task[M]
 		spares int
 		left   slots // on their way back to the intake
-		set    lockkeys.Set[*task[M]]
-		// Considered and blocked, in order of arrival. Members of a batch
-		// stay in it until they end.
-		waiting taskList[M]
-		looking int // of those, the ones that use the look-ahead window
-		stalled int // and the ones behind a parked message
+
+		// The claims of what has or waits for keys; but of what is parked, and
+		// behind a parked message, in the other set. See apart.go.
+		set     lockkeys.Set[*task[M]]
+		closed  lockkeys.Set[*task[M]]
+		probe   lockkeys.Place[*task[M]] // for a look into it
+		nothing lockkeys.Claim           // is empty
+
+		waiting taskList[M] // in set without their keys: they use the look-ahead window
 		ready   readyHeap[M]
 		workers []*worker[M]
 		backoff map[*task[M]]struct{}
 		parked  map[uint64]*task[M]
 		leaving int // given up by an operator who is about to end them
-		// The claims of parked and stalled messages. A blocked message is
-		// behind a parked one exactly if it conflicts with one of these.
-		closed lockkeys.Set[*task[M]]
-		probe  lockkeys.Place[*task[M]] // for a look into it
+		// All in closed but for those: what counts against MaxParked, and what
+		// is beyond it, which still has a slot of MaxPending.
+		aside, beyond taskList[M]
+		unslotted     slots // what counts against MaxParked, wherever it is now
+		fullTold      bool  // that MaxParked is reached was logged
 
 		closing bool  // Shutdown was called: nothing starts any more
 		stopped error // a message failed under the policy Stop: likewise
@@ -141,7 +146,7 @@ func (d *Dispatcher[M]) canStartLocked() bool {
 	if len(d.mu.ready) > 0 {
 		return true
 	}
-	return d.mu.looking <= d.window && !d.intake.empty()
+	return d.mu.waiting.len <= d.window && !d.intake.empty()
 }
 
 // letGo unlocks the mutex. Whoever has changed under it what could start, or

@@ -20,6 +20,9 @@ var (
 	ErrStopped = errors.New("dispatcher: stopped by a failed message")
 	// ErrFull is returned by TrySubmit when the queue is full.
 	ErrFull = errors.New("dispatcher: queue full: wait, or use Submit, which does")
+	// ErrTooManyParked is returned for a message that conflicts with what is
+	// parked, or behind that, once Config.MaxParked is reached.
+	ErrTooManyParked = errors.New("dispatcher: MaxParked messages are parked or behind parked ones, and this one would go behind them: Resume, Skip or Drop what is parked, and submit it again")
 	// ErrTooLarge is returned for a message that is larger on its own than
 	// Config.MaxPendingBytes.
 	ErrTooLarge = errors.New("dispatcher: message larger than MaxPendingBytes")

@@ -61,7 +61,7 @@ func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
 	if d.cfg.Observer == nil {
 		return
 	}
-	if request, by, ok := d.mu.set.Blocker(&t.place); ok {
+	if request, by, ok := d.blockerLocked(t); ok {
 		d.emitKeyLocked(Blocked, t, -1, request.Key, by.Owner.id)
 	}
 }

@@ -307,7 +307,13 @@ func everythingAtOnce(t *testing.T, round int) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(round), uint64(p)))
 			for range n / 4 {
-				if err := d.Submit(ctx, pair{int32(random.IntN(8)), int32(random.IntN(8))}, done); err != nil {
+				m := pair{int32(random.IntN(8)), int32(random.IntN(8))}
+				err := d.Submit(ctx, m, done)
+				for errors.Is(err, dispatcher.ErrTooManyParked) {
+					runtime.Gosched()
+					err = d.Submit(ctx, m, done)
+				}
+				if err != nil {
 					if !errors.Is(err, dispatcher.ErrClosed) {
 						t.Errorf("%v: %+v", err, d.Stats())
 					}
@@ -317,14 +323,16 @@ func everythingAtOnce(t *testing.T, round int) {
 			}
 		})
 	}
-	all.Go(func() { // the operator
-		for stop.Err() == nil {
-			for _, p := range d.Parked() {
-				_ = []func(uint64) error{d.Resume, d.Skip, d.Drop}[rand.IntN(3)](p.ID)
+	for range 2 { // operators
+		all.Go(func() {
+			for stop.Err() == nil {
+				for _, p := range d.Parked() {
+					_ = []func(uint64) error{d.Resume, d.Skip, d.Drop}[rand.IntN(3)](p.ID)
+				}
+				runtime.Gosched()
 			}
-			runtime.Gosched()
-		}
-	})
+		})
+	}
 	all.Go(func() {
 		for stop.Err() == nil {
 			s := d.Stats()

@@ -71,6 +71,10 @@ func (m *model) produce(ctx context.Context) {
 			time.Sleep(planned.gap)
 		}
 		err := m.d.Submit(ctx, i+1, dispatcher.OnDone(m.done))
+		for errors.Is(err, dispatcher.ErrTooManyParked) {
+			time.Sleep(tick)
+			err = m.d.Submit(ctx, i+1, dispatcher.OnDone(m.done))
+		}
 		if err != nil {
 			if !errors.Is(err, dispatcher.ErrClosed) {
 				m.complain("Submit: %v", err)
@@ -224,6 +228,7 @@ func (m *model) compare() error {
 			}
 		}
 	}
+	errs = append(errs, m.overtaking(s, claims))
 	behindParked := m.behindParked(s, claims)
 	for i, q := range s.Messages {
 		blockers := 0
@@ -232,7 +237,7 @@ func (m *model) compare() error {
 				continue
 			}
 			has := other.State != dispatcher.StateWaiting
-			if has || other.ID < q.ID || m.plan.batch > 0 {
+			if has || other.ID < q.ID {
 				blockers++
 			}
 			if has && q.State != dispatcher.StateWaiting {
@@ -246,19 +251,20 @@ func (m *model) compare() error {
 		}
 		errs = append(errs, check(blockers > 0, "work conservation: %d waits for nothing", q.ID))
 		by, ok := byID[q.Blocker]
-		// Those that go back from a batch keep their place.
-		errs = append(errs, check(ok && (by.State != dispatcher.StateWaiting || by.ID < q.ID || m.plan.batch > 0) &&
+		errs = append(errs, check(ok && (by.State != dispatcher.StateWaiting || by.ID < q.ID) &&
 			slices.Contains(by.Claim, q.BlockedBy) && claims[q.ID].Conflicts(lockkeys.NewClaim(q.BlockedBy)),
 			"explained: %d is not blocked by %d, %v", q.ID, q.Blocker, q.BlockedBy))
-		if m.plan.maxParked > len(m.plan.messages) {
-			errs = append(errs, check(q.Stalled == behindParked[q.ID], "%d is behind a parked message: %v", q.ID, behindParked[q.ID]))
-		}
+		errs = append(errs, check(behindParked[q.ID] || !q.Stalled, "%d is behind no parked message", q.ID))
+		errs = append(errs, check(q.Stalled || by.State != dispatcher.StateParked && !by.Stalled, "%d is behind a parked message", q.ID))
 	}
 	idle := m.plan.workers - len(busy)
 	if !m.stopping && m.d.Err() == nil {
 		errs = append(errs, check(idle == 0 || stats.Ready == 0, "work conservation: %d idle and %d ready", idle, stats.Ready))
 		errs = append(errs, check(idle == 0 || s.Queued == 0 || looking > m.plan.policy.Window(), "work conservation: %d idle, %d not considered", idle, s.Queued))
 	}
+	errs = append(errs,
+		check(len(s.Messages)+s.Queued <= m.plan.maxParked+m.plan.maxPending, "more than MaxParked %d and MaxPending %d", m.plan.maxParked, m.plan.maxPending),
+		check(stats.Beyond <= m.plan.maxPending && stats.Parked+stats.Behind-stats.Beyond <= m.plan.maxParked, "beyond MaxParked %d", m.plan.maxParked))
 	total := uint64(stats.Queued+stats.Waiting+stats.Ready+stats.Running+stats.Backoff+stats.Parked+stats.Behind) + stats.Succeeded + stats.Failed
 	errs = append(errs,
 		check(looking <= m.plan.policy.Window()+1+m.plan.excess(), "window: %d waiting", looking),
@@ -283,6 +289,36 @@ func (m *model) compare() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// overtaking tells of a message that has got its keys since this was called last,
+// though an earlier one that conflicts with it has waited all the time, be it
+// with a claim that it has widened to.
+func (m *model) overtaking(s dispatcher.Snapshot[int], claims map[uint64]*lockkeys.Claim) (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := make(map[uint64]standing)
+	for _, q := range s.Messages {
+		now[q.ID] = standing{q.State != dispatcher.StateWaiting, m.position[q.Message]}
+	}
+	for id, q := range now {
+		if q.hasKeys || m.stood[id] != q {
+			continue // it has not waited
+		}
+		for later, o := range now {
+			if later > id && o.hasKeys && !m.stood[later].hasKeys && claims[id].Conflicts(claims[later]) {
+				err = errors.Join(err, fmt.Errorf("order: %d has got its keys, and %d, which is earlier, waits as before: %+v", later, id, s))
+			}
+		}
+	}
+	m.stood = now
+	return err
+}
+
+// standing is how a message stood when nothing moved.
+type standing struct {
+	hasKeys  bool
+	position int // in its steps
 }
 
 // excess is how many more may look than the window says: those that come back

@@ -66,6 +66,7 @@ type model struct {
 	stopping  bool
 	skipped   map[int]bool
 	problem   error
+	stood     map[uint64]standing // when nothing moved last
 	drained   chan error
 }
 

@@ -90,42 +90,6 @@ func TestBackoffDoesNotHoldOthers(t *testing.T) {
 	})
 }
 
-// TestMaxParked: beyond it, what would queue behind a parked message counts as
-// pending, so that submissions have to wait; nothing is lost.
-func TestMaxParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := start(t, config{Workers: 1, Failure: dispatcher.Park, MaxParked: 3, MaxPending: 4})
-		failing := true
-		submit(t, d, newJob("bad", func(context.Context) error {
-			if failing {
-				return errBoom
-			}
-			return nil
-		}, "k"))
-		synctest.Wait()
-		var order []int
-		add := func(i int) *job {
-			return newJob("", func(context.Context) error { order = append(order, i); return nil }, "k")
-		}
-		for i := range 6 {
-			require.NoError(t, d.TrySubmit(add(i)))
-			synctest.Wait()
-		}
-		require.ErrorIs(t, d.TrySubmit(add(6)), dispatcher.ErrFull)
-		s := d.Stats()
-		require.Equal(t, 2, s.Behind)
-		require.Equal(t, 4, s.Waiting)
-		failing = false
-		require.NoError(t, d.Resume(1))
-		drain(t, d)
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
-		for i := range 4 {
-			require.NoError(t, d.TrySubmit(add(i)), "every slot has come back, once")
-		}
-		drain(t, d)
-	})
-}
-
 // TestSlotsOfParkedMessages: whatever way a parked or stalled message ends,
 // its slot comes back exactly once.
 func TestSlotsOfParkedMessages(t *testing.T) {

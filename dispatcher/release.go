@@ -1,25 +1,20 @@
 package dispatcher
 
-import "github.com/interlock-go/interlock/lockkeys"
-
 // settleLocked ends the running of w's batch: messages that ended release
 // their keys, the others go where their outcome says.
 func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
-	// Those that the handler did not get to go back first, so that what is
-	// done with the one before them finds them waiting.
-	for i, t := range w.batch {
-		if w.outcomes[i].kind == untouched {
-			t.state = StateWaiting
-			t.attempts--
-			d.mu.stats.Started--
-			d.mu.looking++
-		}
+	// Those that the handler did not get to go back first, the last one first,
+	// so that what is done with the one before them finds them waiting, in
+	// their places by their arrival: who widened meanwhile may go before them.
+	for i := len(w.batch) - 1; i > 0 && w.outcomes[i].kind == untouched; i-- {
+		t := w.batch[i]
+		t.attempts--
+		d.mu.stats.Started--
+		d.waitLocked(t)
+		d.wakeLocked(d.mu.set.Replace(&t.place, &t.claim, d.mu.woken[:0]))
 	}
 	for i, t := range w.batch {
 		o := &w.outcomes[i]
-		if i > 0 && o.kind != untouched {
-			d.mu.waiting.remove(t)
-		}
 		if o.err != nil && o.kind != widened {
 			t.err = o.err
 		}
@@ -62,8 +57,12 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 		d.mu.stats.Failed++
 	}
 	d.emitLocked(Finished, t, worker, err)
-	d.leaveSlotLocked(t)
-	d.removeLocked(t)
+	d.endSlotLocked(t)
+	if t.apart {
+		d.returnLocked(d.mu.closed.Remove(&t.place, d.mu.woken[:0]))
+	} else {
+		d.wakeLocked(d.mu.set.Remove(&t.place, d.mu.woken[:0]))
+	}
 	t.reset()
 	d.reuseLocked(t)
 }
@@ -95,20 +94,6 @@ func (d *Dispatcher[M]) spareLocked() *task[M] {
 		t.place.Owner = t
 	}
 	return t
-}
-
-// removeLocked takes the claim of t out of the set and wakes what waited for
-// it alone.
-func (d *Dispatcher[M]) removeLocked(t *task[M]) {
-	d.wakeAllLocked(d.mu.set.Remove(&t.place, d.mu.woken[:0]))
-}
-
-func (d *Dispatcher[M]) wakeAllLocked(woken []*lockkeys.Place[*task[M]]) {
-	d.mu.woken = woken
-	for i, place := range woken {
-		d.wakeLocked(place.Owner)
-		woken[i] = nil
-	}
 }
 
 // holdLocked keeps a message that will not be tried again by this dispatcher

@@ -216,31 +216,18 @@ func (d *Dispatcher[M]) untold() int {
 // takeLeftLocked takes over what has not ended and does not run, in order of
 // arrival.
 func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
-	for t := d.mu.waiting.first; t != nil; {
-		next := t.next
-		if t.state == StateWaiting { // not the running rest of a batch
-			d.mu.waiting.remove(t)
-			left = append(left, t)
-			if t.stalled {
-				d.closedNoMoreLocked(t)
-			} else {
-				d.mu.looking--
-			}
-		}
-		t = next
-	}
+	left = append(left, d.mu.waiting.all()...)
+	left = append(left, d.mu.aside.all()...)
+	left = append(left, d.mu.beyond.all()...)
+	d.mu.waiting, d.mu.aside, d.mu.beyond = taskList[M]{}, taskList[M]{}, taskList[M]{}
+	clear(d.mu.parked)
 	left = append(left, d.mu.ready...)
 	d.mu.ready = nil
 	for t := range d.mu.backoff {
 		left = append(left, t)
 	}
 	clear(d.mu.backoff)
-	for _, t := range d.mu.parked {
-		left = append(left, t)
-		d.closedNoMoreLocked(t)
-	}
-	clear(d.mu.parked)
-	slices.SortFunc(left, func(a, b *task[M]) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(left, byArrival)
 	for t := d.nextLocked(); t != nil; t = d.nextLocked() {
 		t.state = StateQueued
 		left = append(left, t)
@@ -292,8 +279,8 @@ func names[M any](left []Left[M]) string {
 // are parked or queued behind a parked one. It does not stop submissions; with
 // others still submitting it waits for a moment without work. The error is
 // that of ctx, or what [Dispatcher.Err] returns if the dispatcher was shut
-// down or stopped with messages left; in a handler it is [ErrNested]. Messages
-// beyond Config.MaxParked that wait behind parked ones are waited for.
+// down or stopped with messages left; in a handler or a callback it is
+// [ErrNested].
 func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 	if d.nested(ctx) {
 		return ErrNested
@@ -320,7 +307,7 @@ func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 // isQuietLocked tells whether nothing is left but what is parked, or behind
 // that.
 func (d *Dispatcher[M]) isQuietLocked() bool {
-	if d.mu.looking > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 || d.mu.leaving > 0 {
+	if d.mu.waiting.len > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 || d.mu.leaving > 0 {
 		return false
 	}
 	return d.runningLocked() == 0

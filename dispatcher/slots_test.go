@@ -120,21 +120,22 @@ func TestSlotsGivenBackByAnOperator(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// Two parked messages are all that MaxParked allows: what is
 				// behind them counts as pending.
-				d := start(t, config{Workers: 2, MaxPending: 64, MaxParked: 2, Failure: dispatcher.Park})
-				submit(t, d, newJob("", takes(0, errBoom), "a"), newJob("", takes(0, errBoom), "b"))
-				synctest.Wait()
-				for i := range 64 {
+				d := start(t, config{Workers: 3, MaxPending: 64, MaxParked: 2, Failure: dispatcher.Park})
+				submit(t, d, newJob("", takes(time.Second, errBoom), "a"), newJob("", takes(time.Second, errBoom), "b"))
+				for i := range 62 {
 					submit(t, d, newJob("", nil, []string{"a", "b"}[min(i/3, 1)]))
 				}
-				synctest.Wait()
+				time.Sleep(2 * time.Second)
+				submit(t, d, newJob("", takes(time.Hour, nil), "c"), newJob("", takes(time.Hour, nil), "d"))
+				require.Equal(t, 62, d.Stats().Beyond)
 				require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
 				accepted := make(chan error, 1)
-				go func() { accepted <- d.Submit(t.Context(), newJob("", nil, "b")) }()
+				go func() { accepted <- d.Submit(t.Context(), newJob("", nil, "e")) }()
 				synctest.Wait()
 				act(d, t)
 				time.Sleep(time.Second)
 				synctest.Wait()
-				require.Len(t, accepted, 1, "three slots are free")
+				require.Len(t, accepted, 1, "a slot is free")
 				require.NoError(t, <-accepted)
 				require.NoError(t, d.Drop(2))
 				drain(t, d)

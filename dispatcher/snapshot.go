@@ -16,6 +16,7 @@ type Stats struct {
 	Retried   uint64 // attempts that failed and were followed by another
 	Succeeded uint64
 	Failed    uint64 // ended with an error, skipped and dropped ones included
+	Refused   uint64 // submissions refused with ErrTooManyParked
 
 	Queued  int // accepted and not considered yet
 	Waiting int // behind a conflicting message; those behind a parked one not included
@@ -24,6 +25,7 @@ type Stats struct {
 	Backoff int // wait for their next attempt
 	Parked  int
 	Behind  int // behind a parked message
+	Beyond  int // of Parked and Behind: those beyond MaxParked, which count as pending
 }
 
 // Stats returns the counts, all of one moment.
@@ -32,12 +34,12 @@ func (d *Dispatcher[M]) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.mu.stats
 	s.Accepted, s.Queued = d.intake.counts()
-	s.Waiting = d.mu.looking
+	s.Waiting = d.mu.waiting.len
 	s.Ready = len(d.mu.ready)
 	s.Running = d.runningLocked()
 	s.Backoff = len(d.mu.backoff)
-	s.Parked = len(d.mu.parked) + d.mu.leaving
-	s.Behind = d.mu.stalled
+	s.Parked, s.Behind = d.parkedLocked()
+	s.Beyond = d.mu.beyond.len
 	return s
 }
 
@@ -74,7 +76,10 @@ type MessageInfo[M any] struct {
 	// 0 for messages that wait for none.
 	Blocker   uint64
 	BlockedBy lockkeys.Request
-	// Stalled tells whether it waits, directly or not, for a parked message.
+	// Stalled tells whether it is behind a parked message: whether it waits
+	// for one, directly or not. One that waits for a running message as well
+	// counts only if it came after that was parked, or else when the running
+	// one has ended.
 	Stalled bool
 }
 
@@ -87,19 +92,19 @@ func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	_, queued := d.intake.counts()
 	s := Snapshot[M]{Queued: queued}
 	add := func(t *task[M], worker int) {
-		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, time.Time{}, 0, lockkeys.Request{}, t.stalled}
+		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, time.Time{}, 0, lockkeys.Request{}, t.apart && t.state == StateWaiting}
 		if t.extra != nil {
 			m.Since = t.extra.since
 		}
 		if t.state == StateWaiting {
-			if request, by, ok := d.mu.set.Blocker(&t.place); ok {
+			if request, by, ok := d.blockerLocked(t); ok {
 				m.Blocker, m.BlockedBy = by.Owner.id, request
 			}
 		}
 		s.Messages = append(s.Messages, m)
 	}
-	for t := d.mu.waiting.first; t != nil; t = t.next {
-		if t.state == StateWaiting {
+	for _, list := range []*taskList[M]{&d.mu.waiting, &d.mu.aside, &d.mu.beyond} {
+		for t := list.first; t != nil; t = t.next {
 			add(t, -1)
 		}
 	}
@@ -109,9 +114,6 @@ func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	for t := range d.mu.backoff {
 		add(t, -1)
 	}
-	for _, t := range d.mu.parked {
-		add(t, -1)
-	}
 	for _, w := range d.mu.workers {
 		for _, t := range w.batch {
 			add(t, w.index)
@@ -119,4 +121,12 @@ func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	}
 	slices.SortFunc(s.Messages, func(a, b MessageInfo[M]) int { return cmp.Compare(a.ID, b.ID) })
 	return s
+}
+
+// blockerLocked names what t waits for.
+func (d *Dispatcher[M]) blockerLocked(t *task[M]) (lockkeys.Request, *lockkeys.Place[*task[M]], bool) {
+	if t.apart {
+		return d.mu.closed.Blocker(&t.place)
+	}
+	return d.mu.set.Blocker(&t.place)
 }

@@ -105,7 +105,7 @@ func TestReleaseBesideTheReturn(t *testing.T) {
 			}
 			return nil
 		},
-		MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Microsecond}, Workers: 4, Policy: dispatcher.LookAhead(64),
+		MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Microsecond}, Workers: 4,
 	})
 	require.NoError(t, err)
 	for i := range 5000 {

@@ -31,7 +31,8 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 //
 // The error is nil if m was accepted, and then m will have a result.
 // Otherwise it was not: the error wraps that of ctx, and its cause, if it ended
-// while waiting; it is [ErrClosed], [ErrTooLarge] or [ErrNested], or wraps
+// while waiting; it is [ErrClosed], [ErrTooLarge],
+// [ErrTooManyParked] or [ErrNested], or wraps
 // [ErrStopped], or the [*PanicError] of Config.Size.
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
 	one := d.newArrival(m, opts)
@@ -196,7 +197,7 @@ func (d *Dispatcher[M]) size(a *arrival[M]) (err error) {
 	return nil
 }
 
-// refusal returns why a cannot be accepted, ever, or nil.
+// refusal returns why a cannot be accepted, however long one waits, or nil.
 func (d *Dispatcher[M]) refusal(a *arrival[M]) error {
 	if a.rare != nil && a.rare.refusal != nil {
 		return a.rare.refusal
@@ -204,7 +205,7 @@ func (d *Dispatcher[M]) refusal(a *arrival[M]) error {
 	if d.cfg.MaxPendingBytes > 0 && a.size > d.cfg.MaxPendingBytes {
 		return ErrTooLarge
 	}
-	return nil
+	return d.tooManyParked(&a.claim)
 }
 
 // submit accepts arrivals in their order, waiting for slots if need be, and

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -66,12 +67,10 @@ type task[M any] struct {
 	err       error     // of the last attempt
 	attempts  int       // begun so far; its worker reads it without the mutex
 	state     State
-	holdsSlot bool // it counts against MaxPending
-	// While waiting: whether it is, directly or not, behind a parked message;
-	// it has a place in Dispatcher.mu.closed then.
-	stalled bool
+	holdsSlot bool // it counts against MaxPending, or else against MaxParked
+	apart     bool // its place is in Dispatcher.mu.closed, not in mu.set
 
-	prev, next *task[M] // in waiting
+	prev, next *task[M] // in a taskList
 }
 
 // extra is what only some messages need.
@@ -84,15 +83,12 @@ type extra[M any] struct {
 
 	delays *backoff.ExponentialBackOff // from the first failed attempt on
 	timer  *time.Timer
-
-	// Of a parked or stalled message, in Dispatcher.mu.closed.
-	closed lockkeys.Place[*task[M]]
 }
 
 // more returns the extra of t, made if need be.
 func (t *task[M]) more() *extra[M] {
 	if t.extra == nil {
-		t.extra = &extra[M]{closed: lockkeys.Place[*task[M]]{Owner: t}}
+		t.extra = new(extra[M])
 	}
 	return t.extra
 }
@@ -125,32 +121,36 @@ func (t *task[M]) tries() int {
 func (t *task[M]) reset() {
 	var none M
 	t.msg, t.done, t.err, t.extra = none, nil, nil, nil
-	t.size, t.attempts, t.stalled = 0, 0, false
+	t.size, t.attempts, t.apart = 0, 0, false
 	t.claim.Reset()
 }
 
-// taskList is a list of tasks linked through them.
+// taskList is a list of tasks linked through them, in no particular order.
 type taskList[M any] struct {
 	first, last *task[M]
 	len         int
 }
 
-// insertAfter puts t behind at, or first if at is nil.
-func (l *taskList[M]) insertAfter(t, at *task[M]) {
-	t.prev, t.next = at, l.first
-	if at == nil {
+func (l *taskList[M]) push(t *task[M]) {
+	t.prev, t.next = l.last, nil
+	if l.last == nil {
 		l.first = t
 	} else {
-		t.next = at.next
-		at.next = t
+		l.last.next = t
 	}
-	if t.next == nil {
-		l.last = t
-	} else {
-		t.next.prev = t
-	}
+	l.last = t
 	l.len++
 }
+
+// all returns the tasks of the list.
+func (l *taskList[M]) all() (tasks []*task[M]) {
+	for t := l.first; t != nil; t = t.next {
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+func byArrival[M any](a, b *task[M]) int { return cmp.Compare(a.id, b.id) }
 
 func (l *taskList[M]) remove(t *task[M]) {
 	if t.prev == nil {

@@ -301,6 +301,65 @@ func TestAnIDOfMany(t *testing.T) {
 	d.requireEmpty()
 }
 
+// An ID that is unique per order only makes no event a copy of another one: all
+// that is acknowledged was run, also what waited for an earlier event meanwhile,
+// in memory or in the store.
+func TestAnIDOfManyEvents(t *testing.T) {
+	const orders, last = 10, 6
+	d := newDesk(t, rabbitmq.Queue{})
+	dead := newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, func(c *ordering.Config) { c.GapTimeout = time.Hour })
+	s := d.consume(rabbitmq.ConsumerConfig{
+		Receiver: rabbitmq.Events(o.Sequencer), Prefetch: 16, DeadLetter: rabbitmq.Address{Key: dead.queue},
+	})
+	streams := strings.Split("abcdefghij", "")
+	for _, order := range streams {
+		for n := 2; n <= last; n++ {
+			d.send(fmt.Sprint(n), fmt.Sprintf("%s=%d", order, n), "")
+		}
+	}
+	require.Eventually(t, func() bool { return s.consumer.Stats().Received >= orders*(last-1) }, waitAtMost, tick)
+	for _, order := range streams {
+		d.send("1", order+"=1", "")
+	}
+	require.Eventually(t, func() bool { return len(o.diary.all()) >= orders*last }, waitAtMost, tick)
+	require.Eventually(t, func() bool { return s.consumer.Stats().Open == 0 }, waitAtMost, tick)
+	s.end(t)
+	o.diary.requireOnceInOrder(t, streams, last)
+	assert.Zero(t, s.consumer.Stats().DeadLettered)
+	d.requireEmpty()
+}
+
+// Another event in the place of one that was done is a dead letter, which says so.
+func TestAnImpostorIsADeadLetter(t *testing.T) {
+	d, dead := newDesk(t, rabbitmq.Queue{}), newDesk(t, rabbitmq.Queue{})
+	o := newOffice(t, ordering.NewMemory(), nil, nil)
+	s := d.consume(rabbitmq.ConsumerConfig{Receiver: rabbitmq.Events(o.Sequencer), DeadLetter: rabbitmq.Address{Key: dead.queue}})
+	settled := func(received uint64) {
+		t.Helper()
+		require.Eventually(t, func() bool { return s.consumer.Stats().Received >= received && s.consumer.Stats().Open == 0 }, waitAtMost, tick)
+	}
+	d.send("first", "a=1", "10 to Ann")
+	settled(1)
+	d.send("first", "a=1", "10 to Ann") // is one again
+	settled(2)
+	assert.Zero(t, s.consumer.Stats().DeadLettered)
+	d.send("second", "a=1", "20 to Bob")
+	d.send("first", "a=1", "20 to Bob")
+	settled(4)
+	s.end(t)
+	assert.EqualValues(t, 2, s.consumer.Stats().DeadLettered)
+	assert.Equal(t, []string{"a=1"}, o.diary.all())
+	d.requireEmpty()
+	for range 2 {
+		m, ok, err := dead.ch.Get(dead.queue, true)
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Equal(t, "20 to Bob", string(m.Body))
+		assert.NotEmpty(t, m.Headers[rabbitmq.ReasonHeader])
+	}
+}
+
 // What the sequencer refuses, since it contradicts what was done, is a dead
 // letter that says why.
 func TestARefusedEventIsADeadLetter(t *testing.T) {

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -295,4 +298,25 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, exitBad, code)
 	assert.Regexp(t, `✗ run to its end\n +interrupted after [0-9]+ messages; those were run to their end`, stdout.String())
 	assert.Contains(t, stdout.String(), "✓ nothing lost or doubled")
+}
+
+// One that has more left than can run in time ends soon all the same, and its
+// summary says what is left and nothing else.
+func TestInterruptedWithMuchLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		time.AfterFunc(150*time.Minute, cancel) // when two times two have ended
+		begun := time.Now()
+		var input, stdout, stderr strings.Builder
+		for i := range 20 {
+			fmt.Fprintf(&input, `{"op":"post","postings":[{"account":"A:%d","amount":"1"}]}`+"\n", i)
+		}
+		code := run(ctx, []string{"-in", "-", "-db", "memory", "-workers", "2", "-latency", "1h"}, strings.NewReader(input.String()), &stdout, &stderr)
+		assert.Equal(t, exitBad, code)
+		assert.Less(t, time.Since(begun), 4*time.Hour)
+		for _, want := range []string{"✓ money conserved", "✓ nothing lost or doubled", "interrupted after 20 messages", "not run"} {
+			assert.Contains(t, stdout.String(), want)
+		}
+	})
 }

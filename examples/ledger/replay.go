@@ -50,19 +50,34 @@ const patience = 30 * time.Second
 // set aside, and the rest goes on.
 func (s *session) readAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
 	err := s.submitAll(ctx, source, summary)
-	finish := context.WithoutCancel(ctx)
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		finish, cancel = context.WithTimeout(finish, patience)
-		defer cancel()
-		err = fmt.Errorf("interrupted after %d messages; those were run to their end", summary.Read)
-	}
+	finish, stop := outlast(ctx, patience)
+	defer stop()
 	waiting, ended := s.service.Finish(finish)
 	summary.Waiting = waiting
-	if err == nil || ended != nil && s.service.Stopped() {
-		err = ended
+	switch {
+	case ctx.Err() != nil && finish.Err() != nil:
+		return fmt.Errorf("interrupted after %d messages: %w", summary.Read, ended)
+	case ctx.Err() != nil && ended == nil:
+		return fmt.Errorf("interrupted after %d messages; those were run to their end", summary.Read)
+	case err == nil || ended != nil && s.service.Stopped():
+		return ended
 	}
 	return err
+}
+
+// outlast returns a context that ends some time after another one, or is stopped.
+func outlast(ctx context.Context, d time.Duration) (later context.Context, stop func()) {
+	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	late := make(chan *time.Timer, 1)
+	unwatch := context.AfterFunc(ctx, func() {
+		late <- time.AfterFunc(d, func() { cancel(fmt.Errorf("not at the end after %s", d)) })
+	})
+	return later, func() {
+		if !unwatch() {
+			(<-late).Stop()
+		}
+		cancel(nil)
+	}
 }
 
 // submitAll hands over the messages of a source until it ends or ctx does. The

@@ -131,6 +131,8 @@ func TestTakenOver(t *testing.T) {
 	require.Equal(t, exitBad, <-first)
 	require.NoError(t, stdin.Close())
 	assert.Contains(t, stdout.String(), "another program has taken over the database")
+	assert.NotContains(t, stdout.String(), "missing from the accounts")
+	assert.Contains(t, stdout.String(), "✓ nothing lost or doubled")
 	assert.Len(t, journalOf(t, db), 2)
 }
 

@@ -185,7 +185,8 @@ func (s *session) conclude(ctx context.Context, stdout io.Writer, summary *repor
 	if s.options.amqp != "" { // what ran and was not accepted here is from the queue
 		summary.Read, counts.Revived = summary.Read+counts.Revived, 0
 	}
-	summary.Before, summary.Held, summary.Refused, summary.Gone, summary.Revived = counts.Before, counts.Held, counts.Refused, counts.Gone, counts.Revived
+	summary.Before, summary.Held, summary.Refused = counts.Before, counts.Held, counts.Refused
+	summary.Left, summary.Gone, summary.Revived = counts.Left, counts.Gone, counts.Revived
 	unread := s.read(ctx, summary)
 	summary.Earlier, err = s.earlier.outcomes()
 	summary.Failure = errors.Join(summary.Failure, unread, err)

@@ -23,6 +23,7 @@ type Summary struct {
 	Before    int    // of those, the ones that were done before: in an earlier run, or as another copy
 	Held      int    // of those, the ones that wait for messages that did not come
 	Refused   int    // of those, the ones that can never run for their numbers
+	Left      int    // of those, the ones that did not run before the end
 	Gone      int    // held messages that were given up, since they can never run for their numbers
 	Revived   int    // messages that ran without having been read: held earlier, or got by a replay
 	Malformed int    // parts of the input that were no messages
@@ -84,8 +85,8 @@ func (s *Summary) Checks() []Check {
 	ended, applied := o.Total(), o.Count[audit.Applied]+o.Count[audit.NotRejected]
 	checks := []Check{{
 		OK: s.complete(ended) && s.Audit.Missing() == 0 && (s.Journaled == applied || s.TakenOver),
-		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s%s ended, %s applied, %s in the journal",
-			count(s.Read), s.before(), count(ended), count(applied), count(s.Journaled)),
+		Text: fmt.Sprintf("nothing lost or doubled: %s read, %s%s%s ended, %s applied, %s in the journal",
+			count(s.Read), s.before(), s.left(), count(ended), count(applied), count(s.Journaled)),
 	}, {
 		OK: order.Violations == 0,
 		Text: fmt.Sprintf("order: %s pairs of conflicting requests, each in order and none at once",
@@ -145,7 +146,7 @@ func (s *Summary) earlier() *audit.Outcomes {
 // complete tells whether all that was read, and nothing else, has ended in one
 // way or another.
 func (s *Summary) complete(ended int) bool {
-	return ended+s.Before+s.Held+s.Refused == s.Read+s.Revived
+	return ended+s.Before+s.Held+s.Refused+s.Left == s.Read+s.Revived
 }
 
 func (s *Summary) before() string {
@@ -153,6 +154,13 @@ func (s *Summary) before() string {
 		return ""
 	}
 	return count(s.Before) + " done before, "
+}
+
+func (s *Summary) left() string {
+	if s.Left == 0 {
+		return ""
+	}
+	return count(s.Left) + " not run, "
 }
 
 // waiting describes the first streams that cannot go on.

@@ -3,8 +3,8 @@ package service
 import (
 	"context"
 	"errors"
-	"math"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -28,10 +28,8 @@ func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err e
 	waiting, parked := s.sequencer.Parked(ctx)
 	err = s.sequencer.Shutdown(ctx)
 	s.end.closing.Wait()
-	if s.Stopped() {
-		s.cfg.Audit.Leave() // those that had begun and ended are all there will be
-	}
 	if n := s.unfinished.Load(); n > 0 {
+		s.cfg.Audit.Leave() // those that have ended are all there will be
 		err = errors.Join(err, fmt.Errorf("messages that were accepted and not run: %d", n))
 	}
 	return waiting, errors.Join(s.aborted(), settled, parked, err)

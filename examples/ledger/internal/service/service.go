@@ -275,6 +275,7 @@ type Counts struct {
 	Before   int // that were done before, in an earlier run or as another copy
 	Held     int // that wait for messages that did not come
 	Refused  int // that can never run for their numbers
+	Left     int // that did not run before the end
 	Gone     int // held, and given up since they can never run for their numbers
 	Revived  int // not accepted here, and run: held earlier, or got by a replay
 }
@@ -283,6 +284,6 @@ type Counts struct {
 func (s *Service) Counts() Counts {
 	return Counts{
 		Accepted: int(s.accepted.Load()), Before: int(s.before.Load()), Held: int(s.held.Load()),
-		Refused: int(s.refused.Load()), Gone: int(s.gone.Load()), Revived: int(s.revived.Load()),
+		Refused: int(s.refused.Load()), Left: int(s.unfinished.Load()), Gone: int(s.gone.Load()), Revived: int(s.revived.Load()),
 	}
 }

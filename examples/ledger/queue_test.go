@@ -176,6 +176,9 @@ func TestStandby(t *testing.T) {
 				d.send(t, fmt.Sprintf("A=%d", n), posting(n))
 				requireJournal(t, db, n)
 			}
+			// An acknowledgement that was on its way when the link was cut lets its
+			// message come again.
+			applied := func(n int) string { return fmt.Sprintf(`[0-9]: ([0-9] done before, )?%d applied`, n) }
 			first := begin(t, "-amqp", link.URL(), "-queue", d.name, "-db", db)
 			send()
 			second := begin(t, d.args("-db", db)...)
@@ -189,14 +192,14 @@ func TestStandby(t *testing.T) {
 			send()
 			code, summary := second.end(t)
 			assert.Equal(t, exitGood, code, summary)
-			assert.Contains(t, summary, "2: 2 applied")
+			assert.Regexp(t, applied(2), summary)
 
 			send() // by the first one, which knew the stream up to its second message
 			first.requireSays(t, "the connection to the broker was lost")
 			code, summary = first.end(t)
 			assert.Equal(t, exitGood, code, summary)
-			assert.Contains(t, summary, "2: 2 applied")
-			assert.Contains(t, summary, "1: 1 applied")
+			assert.Regexp(t, applied(2), summary)
+			assert.Regexp(t, applied(1), summary)
 			d.requireCounts(t, "0", "0")
 		})
 	}

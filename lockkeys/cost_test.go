@@ -12,7 +12,7 @@ import (
 )
 
 // entries returns how many keys the set knows.
-func (s *Set[T]) entries() int { return s.nodes.len() + len(s.lights.byKey) }
+func (s *Set[T]) entries() int { return s.nodes.len() + s.lights.table.len }
 
 // Claims of ever other keys come and go: what the set knows stays with the
 // claims in it, and no call goes over more than a bounded number of things.
@@ -104,7 +104,7 @@ func TestSetMemoryAndStepsFollowClaims(t *testing.T) {
 			})
 			require.LessOrEqual(t, most, maxLights+maxLightClaim+100)
 			require.Equal(t, len(story.stay), s.Len())
-			require.LessOrEqual(t, s.entries()-s.used-len(s.lights.byKey), maxIdleNodes+1)
+			require.LessOrEqual(t, s.entries()-s.used-s.lights.table.len, maxIdleNodes+1)
 			checkNodes(t, &s)
 		})
 	}

@@ -50,8 +50,8 @@
 //   - key.go, text.go, errors.go: what a key is, and its text form.
 //   - request.go, claim.go: the rule, and the requests of one message.
 //   - set.go: the set, and its two kinds of claims.
-//   - light.go, depths.go: claims that are in nobody's way. Read the invariant
-//     first.
+//   - light.go, lighttable.go, depths.go: claims that are in nobody's way. Read
+//     the invariant first.
 //   - intention.go, node.go, step.go: how all others wait, in one table and a
 //     queue at each key.
 //   - replace.go: a claim that gets into the line where others wait already.

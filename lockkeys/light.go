@@ -2,7 +2,7 @@ package lockkeys
 
 import "slices"
 
-// light is one of the keys of an unhindered claim, with its depth.
+// light is one of the keys of an unhindered claim, with its depth and its hash.
 //
 // Most claims are exclusive, have few keys and not the root, and conflict with
 // nothing from when they are added until they are removed, soon after. Such a
@@ -18,7 +18,8 @@ import "slices"
 // claim.
 type light struct {
 	key   Key
-	depth int
+	depth int32
+	hash  uint32
 }
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // lights is the light keys in use of a set.
 type lights[T any] struct {
-	byKey  map[Key]*Place[T] // and whose they are
+	table  lightTable[T]
 	depths depths
 	max    int // maxLights, but for tests
 
@@ -48,8 +49,11 @@ func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
 	if len(requests) > maxLightClaim {
 		return false
 	}
+	if p.lights == nil {
+		p.lights = make([]light, 0, 2)
+	}
 	for _, r := range requests {
-		l := light{r.Key, r.Key.Depth()}
+		l := ls.table.light(r.Key, r.Key.Depth())
 		if r.Mode != Exclusive || l.depth == 0 || ls.atOrAbove(l) != nil || s.heavy > 0 && s.heavyInWay(l) {
 			p.noLights()
 			return false
@@ -61,7 +65,7 @@ func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
 		return false
 	}
 	ls.use(p)
-	for len(ls.byKey) > ls.max {
+	for ls.table.len > ls.max {
 		s.becomeHeavy(ls.oldest)
 	}
 	return true
@@ -73,7 +77,7 @@ func (s *Set[T]) heavyInWay(l light) bool {
 	if !s.root.takesIntent() {
 		return true
 	}
-	above := s.requests.upTo(l.depth - 1)
+	above := s.requests.upTo(int(l.depth) - 1)
 	for d := above.next(); d > 0; d = above.next() {
 		n, ok := s.nodes.get(l.key.Ancestor(d))
 		if !ok {
@@ -97,7 +101,7 @@ func (s *Set[T]) anyBelow(keys []light) bool {
 	for _, k := range keys[1:] {
 		least = min(least, k.depth)
 	}
-	if !s.lights.depths.below(least) {
+	if !s.lights.depths.below(int(least)) {
 		return false // as a rule
 	}
 	for p := s.lights.oldest; p != nil; p = p.newer {
@@ -113,12 +117,12 @@ func (s *Set[T]) anyBelow(keys []light) bool {
 
 // atOrAbove returns whose the light key in use is that contains l, or nil.
 func (ls *lights[T]) atOrAbove(l light) *Place[T] {
-	if p := ls.byKey[l.key]; p != nil {
+	if p := ls.table.get(l); p != nil {
 		return p
 	}
-	depths := ls.depths.upTo(max(l.depth-1, 0))
+	depths := ls.depths.upTo(max(int(l.depth)-1, 0))
 	for d := depths.next(); d > 0; d = depths.next() {
-		if p := ls.byKey[l.key.Ancestor(d)]; p != nil {
+		if p := ls.table.get(ls.table.light(l.key.Ancestor(d), d)); p != nil {
 			return p
 		}
 	}
@@ -144,8 +148,8 @@ func (s *Set[T]) gather(c *Claim) []*Place[T] {
 	}
 	least := MaxDepth
 	for _, r := range c.Requests() {
-		l := light{r.Key, r.Key.Depth()}
-		least = min(least, l.depth)
+		l := ls.table.light(r.Key, r.Key.Depth())
+		least = min(least, int(l.depth))
 		if p := ls.atOrAbove(l); p != nil {
 			ls.inWay = append(ls.inWay, p)
 		}
@@ -176,7 +180,7 @@ func (c *Claim) hasAncestor(l light) bool {
 		})
 	}
 	for d := range l.depth {
-		if _, ok := c.find(l.key.Ancestor(d)); ok {
+		if _, ok := c.find(l.key.Ancestor(int(d))); ok {
 			return true
 		}
 	}
@@ -197,8 +201,8 @@ func (s *Set[T]) becomeHeavy(p *Place[T]) {
 // use takes the light keys of p into use.
 func (ls *lights[T]) use(p *Place[T]) {
 	for _, l := range p.lights {
-		ls.byKey[l.key] = p
-		ls.depths.add(l.depth)
+		ls.table.put(l, p)
+		ls.depths.add(int(l.depth))
 	}
 	p.older = ls.latest
 	if p.older == nil {
@@ -215,8 +219,8 @@ func (ls *lights[T]) unuse(p *Place[T]) {
 		return
 	}
 	for _, l := range p.lights {
-		delete(ls.byKey, l.key)
-		ls.depths.drop(l.depth)
+		ls.table.remove(l)
+		ls.depths.drop(int(l.depth))
 	}
 	p.noLights()
 	if p.older == nil {
@@ -245,8 +249,8 @@ func (s *Set[T]) shrinkLight(p *Place[T], k Key) {
 	case len(p.lights) == 1:
 		s.lights.unuse(p)
 	default:
-		delete(s.lights.byKey, k)
-		s.lights.depths.drop(p.lights[i].depth)
+		s.lights.table.remove(p.lights[i])
+		s.lights.depths.drop(int(p.lights[i].depth))
 		p.lights = slices.Delete(p.lights, i, i+1)
 	}
 }

@@ -112,7 +112,8 @@ func (p *Place[T]) Granted() bool { return p.blocked == 0 }
 func (p *Place[T]) InSet() bool { return p.seq != 0 }
 
 func (s *Set[T]) init() {
-	s.lights.byKey, s.lights.max = make(map[Key]*Place[T]), maxLights
+	s.lights.table.init()
+	s.lights.max = maxLights
 	s.nodes.init()
 	s.root = new(node[T])
 	s.nodes.put(Key{}, s.root)
@@ -165,6 +166,9 @@ func (p *Place[T]) settle() {
 // their ancestors, each once.
 func (s *Set[T]) route(p *Place[T], steps []step[T], c *Claim) []step[T] {
 	s.stamp++
+	if steps == nil {
+		steps = make([]step[T], 0, 8)
+	}
 	for _, r := range c.Requests() {
 		mode, above := exclusive, intentExclusive
 		if r.Mode == Shared {
@@ -317,16 +321,18 @@ func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
 		if s.root == nil {
 			return
 		}
-		var lights []Key
-		for k := range s.lights.byKey {
-			lights = append(lights, k)
+		var lights []lightSlot[T]
+		for p := s.lights.oldest; p != nil; p = p.newer {
+			for _, l := range p.lights {
+				lights = append(lights, lightSlot[T]{l, p})
+			}
 		}
-		slices.SortFunc(lights, Key.Compare)
+		slices.SortFunc(lights, func(a, b lightSlot[T]) int { return a.key.Compare(b.key) })
 		yieldLights := func(before *Key) bool {
-			for len(lights) > 0 && (before == nil || lights[0].Compare(*before) < 0) {
-				k := lights[0]
+			for len(lights) > 0 && (before == nil || lights[0].key.Compare(*before) < 0) {
+				l := lights[0]
 				lights = lights[1:]
-				if !yield(Request{k, Exclusive}, s.lights.byKey[k]) {
+				if !yield(Request{l.key, Exclusive}, l.place) {
 					return false
 				}
 			}

@@ -149,15 +149,15 @@ func checkLights(t require.TestingT, s *Set[int], m *model) {
 		for _, l := range c.place.lights {
 			used++
 			held[l.depth]++
-			require.Equal(t, l.key.Depth(), l.depth)
-			require.Same(t, c.place, ls.byKey[l.key])
+			require.EqualValues(t, l.key.Depth(), l.depth)
+			require.Same(t, c.place, ls.table.get(l))
 			for _, other := range m.claims {
 				require.True(t, other == c || !other.claim.Conflicts(c.claim), "a light claim conflicts with none")
 			}
 		}
 	}
 	require.Equal(t, heavy, s.heavy)
-	require.Len(t, ls.byKey, used)
+	require.Equal(t, used, ls.table.len)
 	var last *Place[int]
 	for p := ls.oldest; p != nil; last, p = p, p.newer {
 		require.Same(t, last, p.older)

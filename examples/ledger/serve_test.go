@@ -120,18 +120,24 @@ func TestServeNumberedMessages(t *testing.T) {
 	}{
 		{numbered("1"), 200, `{"status":"applied"}`},
 		{numbered("1"), 200, `{"status":"done before"}`},
+		{strings.Replace(numbered("1"), `"amount":"1"`, `"amount":"2"`, 1), 409, ""},
 		{numbered("3"), 202, `{"status":"held"}`},
 		{numbered("2"), 202, `{"status":"held"}`}, // until the store has let go of the stream
 	} {
 		code, answer := post(t, client, s.url, step.message)
 		assert.Equal(t, step.code, code, step.message)
+		if step.answer == "" { // it has the numbers of another one
+			assert.Contains(t, answer, `"reason":"numbers"`)
+			continue
+		}
 		assert.JSONEq(t, step.answer, answer, step.message)
 	}
 	client.CloseIdleConnections()
 	code, summary := s.stop()
-	assert.Equal(t, exitGood, code, summary)
-	assert.Contains(t, summary, "4: 1 done before, 3 applied")
-	assert.NotContains(t, summary, "✗")
+	assert.Equal(t, exitBad, code, summary)
+	assert.Contains(t, summary, "5: 1 done before, 3 applied")
+	assert.Equal(t, 1, strings.Count(summary, "✗"), summary)
+	assert.Contains(t, summary, "✗ numbers that contradict each other: 1 message")
 }
 
 // A message with an id is done once, and answered the same each time, also by

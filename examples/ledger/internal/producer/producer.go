@@ -20,6 +20,7 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -60,6 +61,9 @@ CREATE TABLE IF NOT EXISTS produced_digests (
 // Open opens the database at path and makes it if it is not there. What could
 // not be sent is to be tried again: the broker may take it by now.
 func Open(ctx context.Context, path string) (_ *Producer, err error) {
+	if err := store.Inspect(ctx, path, "produced", "outbox_", "schema_versions", "sqlite_"); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
 	db, err := connect(path)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/producer"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -35,6 +37,32 @@ func TestWhatCannotBeSentIsTriedAgain(t *testing.T) {
 	}))
 	require.Len(t, sent, 1)
 	require.LessOrEqual(t, len(sent[0]), 130, "though the account's name is long")
+}
+
+// The database of a ledger is none for a producer, and stays as it is; a new one
+// is its owner's alone.
+func TestItsDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	ledger, err := store.Open(t.Context(), path)
+	require.NoError(t, err)
+	require.NoError(t, ledger.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = producer.Open(t.Context(), path)
+	require.ErrorIs(t, err, store.ErrForeign)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+
+	path = filepath.Join(t.TempDir(), "outbox.db")
+	for range 2 {
+		p, err := producer.Open(t.Context(), path)
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+	}
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
 // produce is a run of a producer whose input has one message.

@@ -57,9 +57,12 @@ var (
 // SQLite has one writer at a time, so the changes of all messages that wait at
 // the same time are written in one transaction.
 func OpenSQLite(ctx context.Context, path string) (Store, error) {
+	if err := Inspect(ctx, path, "journal", "ordering_", "schema_versions", "sqlite_"); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
 	numbers, err := sqlite.Open(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, err
 	}
 	return open(ctx, numbers, "SQLite (WAL, synchronous=FULL)", sqliteTables, sqliteTables2)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -300,16 +301,47 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "not a database")
 }
 
-func TestNotOurTables(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "other.db")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	_, err = db.Exec(`CREATE TABLE accounts (x)`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	_, err = store.Open(context.Background(), path)
-	require.ErrorContains(t, err, "give another database")
-	require.ErrorContains(t, err, "accounts")
+// A database of something else is refused, also one of another program with the
+// same library, and no byte of it changes.
+func TestForeignDatabases(t *testing.T) {
+	for name, make := range map[string]string{
+		"tables with our names": `CREATE TABLE accounts (x)`,
+		"tables with others":    `CREATE TABLE "people" (x)`,
+		"of the same library":   `CREATE TABLE ordering_session (x); CREATE TABLE schema_versions (x); CREATE TABLE balance (x)`,
+		"of a producer":         `CREATE TABLE outbox_streams (x); CREATE TABLE produced (x)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "other #1?.db")
+			db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String())
+			require.NoError(t, err)
+			_, err = db.Exec(make)
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
+			before, err := os.ReadFile(path)
+			require.NoError(t, err)
+			_, err = store.Open(context.Background(), path)
+			require.ErrorIs(t, err, store.ErrForeign)
+			require.ErrorContains(t, err, "nothing was changed")
+			after, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, before, after)
+			files, err := os.ReadDir(folder)
+			require.NoError(t, err)
+			assert.Len(t, files, 1)
+		})
+	}
+}
+
+// A new database is its owner's alone.
+func TestModeOfANewDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	require.NoError(t, newWriter(t, open(t, path), "x").commit(changes(map[string]int64{"a": 1})))
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
 }
 
 // Two programs on one database would lose updates, since their locks know

@@ -57,7 +57,7 @@ type HandlerConfig struct {
 	MaxOpenBytes int64
 	// MaxReadBytes bounds the bodies that are being read, of whose senders
 	// nothing is known yet. When they are more, the one that has been read for
-	// the longest time is given up. At least MaxBytes. Default: 64 MiB, or two
+	// the longest time is given up. At least MaxBytes. Default: 256 MiB, or two
 	// times MaxBytes if that is more.
 	MaxReadBytes int64
 	// Share is how much of MaxOpen, MaxOpenBytes and Rate the requests with one
@@ -93,7 +93,7 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	settings.Default(&c.MaxBytes, 8<<20)
 	settings.Default(&c.MaxOpen, 256)
 	settings.Default(&c.MaxOpenBytes, max(256<<20, 2*c.MaxBytes))
-	settings.Default(&c.MaxReadBytes, max(64<<20, 2*c.MaxBytes))
+	settings.Default(&c.MaxReadBytes, max(256<<20, 2*c.MaxBytes))
 	settings.Default(&c.Share, httpauth.DefaultShare(len(c.Keys)+len(c.Tokens)))
 	settings.Default(&c.Rate, 10_000)
 	settings.Default(&c.ReadTimeout, 10*time.Second)

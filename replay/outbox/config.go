@@ -56,6 +56,9 @@ type RelayConfig struct {
 	// answers may be that of many streams. Negative for none. Default: 16 times
 	// Window.
 	MaxSlow int
+	// MaxBytes bounds the events that are being published together, by the
+	// size of their JSON; one more may pass it. Default: 64 MiB.
+	MaxBytes int64
 	// Timeout is how long one call of Publish may take. Default: 30 s.
 	Timeout time.Duration
 	// InitialBackoff is how long an event waits about after its first failed
@@ -106,6 +109,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	settings.Default(&c.Window, 64)
 	settings.Default(&c.MaxSlow, 16*c.Window)
 	c.MaxSlow = max(c.MaxSlow, 0)
+	settings.Default(&c.MaxBytes, 64<<20)
 	settings.Default(&c.Timeout, 30*time.Second)
 	settings.Default(&c.InitialBackoff, 100*time.Millisecond)
 	settings.Default(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
@@ -123,6 +127,7 @@ const maxWindow = 8192
 func (c RelayConfig) validate() error {
 	var p settings.Problems
 	p.Add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
+	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
 	p.Add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
 	p.Add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)

@@ -66,7 +66,11 @@ func (l *leader) retry(stopped, work context.Context) error {
 		l.start(stopped, work, r)
 	}
 	for _, f := range due {
-		l.free(f.streams)
+		if l.cutAt != "" { // it may be one that had no room
+			heap.Push(&l.failures, f)
+		} else {
+			l.free(f.streams)
+		}
 	}
 	return nil
 }

@@ -196,6 +196,39 @@ func TestReceiverNeverAnswers(t *testing.T) {
 	})
 }
 
+// TestLargeEvents: events that are being published are bounded by their bytes,
+// also when they are tried again; and all of them have their turn.
+func TestLargeEvents(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		var now, most, failed atomic.Int32
+		r := newReceiver()
+		r.before = func(_ context.Context, e *ordering.Event, times int) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			time.Sleep(time.Millisecond)
+			if times == 0 {
+				failed.Add(1)
+				return errAway
+			}
+			return nil
+		}
+		inTx(t, db, func(tx *sql.Tx) {
+			for i := range 20 {
+				_, err := box.Enqueue(t.Context(), tx, &ordering.Event{Payload: make([]byte, 60_000)}, keys(fmt.Sprint("s/", i))...)
+				require.NoError(t, err)
+			}
+		})
+		start(t, box, r, outbox.RelayConfig{MaxBytes: 200_000}) // each is 80 kB
+		allSent(t, box)
+		r.check(t)
+		assert.EqualValues(t, 20, failed.Load())
+		assert.LessOrEqual(t, most.Load(), int32(3), "one more than fit in")
+	})
+}
+
 // wire is a publisher that knows whether it has a way to its receivers.
 type wire struct {
 	*receiver

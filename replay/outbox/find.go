@@ -70,6 +70,11 @@ func (l *leader) find(stopped, work context.Context) error {
 				l.start(stopped, work, r)
 			}
 		}
+		if l.cutAt != "" {
+			l.cursor = l.cutAt
+			clear(seen)
+			continue
+		}
 		switch {
 		case again && l.cursor >= began:
 			round()
@@ -138,6 +143,7 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 // load makes runs of chosen heads and what follows them. Heads that cannot be
 // read are parked.
 func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
+	l.cutAt = ""
 	if len(chosen) == 0 {
 		return nil, nil
 	}
@@ -149,7 +155,8 @@ func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 }
 
 // runs loads the chosen heads that are the first ones on all their streams and
-// not parked. The events behind a head belong to its run while they, and the
+// not parked, in the order of the streams and as far as MaxBytes allows, one at
+// least; cutAt is the stream of the last of them if that ended it. The events behind a head belong to its run while they, and the
 // head, are on this stream alone and can be read. A head that cannot is unfit.
 func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -165,12 +172,21 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	defer found.Close()
 	var runs []*run
 	var last *run // nil behind an event that cannot be read
+	room, before := l.config.MaxBytes-l.bytes, ""
 	for found.Next() {
 		var stream, name, body string
 		var number, ahead int64
 		var s stored
 		if err := found.Scan(&stream, &number, &ahead, &s.id, &name, &body); err != nil {
 			return nil, err
+		}
+		size := int64(len(body))
+		if ahead == 0 {
+			if len(runs) > 0 && size > room {
+				l.cutAt = before
+				break
+			}
+			before = stream
 		}
 		var bad error
 		s.event, bad = decode(s.id, body)
@@ -187,6 +203,8 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 		}
 		if last != nil {
 			last.events = append(last.events, s)
+			last.bytes += size
+			room -= size
 		}
 	}
 	return runs, found.Err()

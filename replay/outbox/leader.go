@@ -32,10 +32,12 @@ type leader struct {
 
 	results   chan result
 	sending   map[*run]struct{}   // that have a goroutine
+	bytes     int64               // of their events
 	retrying  int                 // those of them that have failed before
 	failures  failures            // what waits for another attempt
 	busy      map[string]struct{} // streams of all these
 	cursor    string              // the stream that was looked at last
+	cutAt     string              // the last one that was loaded, if MaxBytes ended that
 	news      bool                // something may be found that was not there
 	nextFind  time.Time           // when to look for more without news
 	rest      time.Time           // not to look for more before

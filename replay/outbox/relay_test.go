@@ -361,9 +361,9 @@ func TestConfig(t *testing.T) {
 	for _, text := range []string{"database is nil", "dialect is unknown", "Retention is -1ns"} {
 		assert.ErrorContains(t, err, text)
 	}
-	_, err = outbox.NewRelay(nil, nil, outbox.RelayConfig{Window: -1, Timeout: -1, InitialBackoff: -2, MaxBackoff: -3, MaxAttempts: -1, MaxFailing: -1, Poll: -1, Grace: -1})
+	_, err = outbox.NewRelay(nil, nil, outbox.RelayConfig{Window: -1, MaxBytes: -1, Timeout: -1, InitialBackoff: -2, MaxBackoff: -3, MaxAttempts: -1, MaxFailing: -1, Poll: -1, Grace: -1})
 	require.ErrorIs(t, err, outbox.ErrConfig)
-	for _, text := range []string{"outbox is nil", "publisher is nil", "Window", "Timeout", "InitialBackoff is", "MaxBackoff is", "MaxAttempts", "MaxFailing", "Poll", "Grace"} {
+	for _, text := range []string{"outbox is nil", "publisher is nil", "Window", "MaxBytes", "Timeout", "InitialBackoff is", "MaxBackoff is", "MaxAttempts", "MaxFailing", "Poll", "Grace"} {
 		assert.ErrorContains(t, err, text)
 	}
 	p := newPostgres(t)

@@ -18,6 +18,7 @@ import (
 type run struct {
 	streams []string
 	events  []stored
+	bytes   int64 // of the events, as they are stored
 
 	began   time.Time       // of the attempt at the event that is being sent; of the leader
 	life    context.Context // of the publisher's way to its receivers, when the run was started
@@ -74,6 +75,7 @@ func (l *leader) publish(ctx context.Context, e *ordering.Event) (err error) {
 func (l *leader) start(stopped, work context.Context, r *run) {
 	r.life, r.began = l.away.life, time.Now()
 	l.sending[r] = struct{}{}
+	l.bytes += r.bytes
 	if r.failure != nil {
 		l.retrying++
 	}
@@ -94,6 +96,9 @@ type places struct {
 // others, as far as MaxSlow allows: a receiver that takes its time, or never
 // answers, should hold up nobody else.
 func (l *leader) room() places {
+	if l.bytes >= l.config.MaxBytes {
+		return places{next: l.config.Poll}
+	}
 	fast, fastRetries, next := 0, 0, slowAfter
 	now := time.Now()
 	for r := range l.sending {
@@ -149,6 +154,7 @@ func (l *leader) take(r result) (over *run) {
 		return nil
 	}
 	delete(l.sending, r.run)
+	l.bytes -= r.run.bytes
 	if r.run.failure != nil {
 		l.retrying--
 		if r.sent > 0 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
@@ -27,7 +28,8 @@ const (
 // are. It is a [feed.Source].
 //
 // Which input it is, its identity says; if that is not given, its first message
-// does. Those that their senders numbered do not count, since where they stand
+// does, and one that then looks like another one of its name, which was changed at
+// its beginning, ends with a [*RewrittenError]. Those that their senders numbered do not count, since where they stand
 // says nothing of them. So what begins like a known input is that input: its
 // beginning, the same once more, or one that has grown.
 //
@@ -46,9 +48,12 @@ type Source struct {
 	read  int64  // messages that count so far
 	known []byte // digests of the block that is being read
 	fresh bool   // known has some that the store has not
-	ready []item // read, and not passed on
-	end   error  // what ends the input once ready is empty
-	short bool   // more of it was read before
+	// unheard says that nothing of the input was read before, as far as its first
+	// message tells.
+	unheard bool
+	ready   []item // read, and not passed on
+	end     error  // what ends the input once ready is empty
+	short   bool   // more of it was read before
 }
 
 // item is what a source gave.
@@ -122,6 +127,13 @@ func (s *Source) fill() {
 		return
 	}
 	s.fresh = false
+	if s.unheard {
+		s.unheard = false
+		if err := s.compare(); err != nil {
+			s.ready, s.end = nil, err
+			return
+		}
+	}
 	if err := s.store.SaveDigests(s.ctx, s.input.ID, (s.read-1)/batch, s.known); err != nil {
 		s.ready, s.end = nil, err
 	}
@@ -155,6 +167,7 @@ func (s *Source) count(it feed.Item) error {
 			return err
 		}
 		s.known = slices.Clone(s.known)
+		s.unheard = s.read == 0 && len(s.known) == 0 && strings.HasPrefix(s.input.Identity, byMessage)
 	}
 	switch at := place * size; {
 	case at == len(s.known):
@@ -171,7 +184,7 @@ func (s *Source) count(it feed.Item) error {
 // the given digest, and makes one if there is none.
 func (s *Source) find(digest []byte) error {
 	if s.input.Identity == "" {
-		s.input.Identity = "first message " + hex.EncodeToString(digest)
+		s.input.Identity = byMessage + hex.EncodeToString(digest)
 	}
 	known, err := s.store.Inputs(s.ctx)
 	if err != nil {
@@ -189,6 +202,44 @@ func (s *Source) find(digest []byte) error {
 	}
 	s.input, err = s.store.SaveInput(s.ctx, s.input)
 	return err
+}
+
+// byMessage is what the identities of inputs begin with that are known by their
+// first message.
+const byMessage = "first message "
+
+// compare tells whether the beginning of an input that was not heard of looks like
+// another one of its name, of which the first message was changed.
+func (s *Source) compare() error {
+	inputs, err := s.store.Inputs(s.ctx)
+	if err != nil {
+		return err
+	}
+	before := map[[size]byte]bool{}
+	for _, in := range inputs {
+		for block := int64(0); in.Name == s.name && in.ID != s.input.ID; block++ {
+			digests, err := s.store.Digests(s.ctx, in.ID, block)
+			if err != nil {
+				return err
+			}
+			if len(digests) == 0 {
+				break
+			}
+			for digest := range slices.Chunk(digests, size) {
+				before[[size]byte(digest)] = true
+			}
+		}
+	}
+	same := 0
+	for digest := range slices.Chunk(s.known, size) {
+		if before[[size]byte(digest)] {
+			same++
+		}
+	}
+	if n := len(s.known) / size; same*2 >= n {
+		return &RewrittenError{Name: s.name, Same: same, Of: n}
+	}
+	return nil
 }
 
 func digestOf(m *book.Message) ([]byte, error) {
@@ -212,4 +263,18 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("line %d: the input begins like %s, which was read before, with the same %d messages, and goes on otherwise: "+
 		"nothing is applied from there on. If it was changed, restore it, and put what is new behind its end or into another file; "+
 		"if it is another input, name it with -as", e.Line, e.Name, e.Same)
+}
+
+// RewrittenError says that an input begins with another message than the one of
+// its name that was read before, but has at least half of its first messages in
+// common with it.
+type RewrittenError struct {
+	Name     string
+	Same, Of int
+}
+
+func (e *RewrittenError) Error() string {
+	return fmt.Sprintf("%s was read before, began otherwise, and had %d of the first %d messages: nothing is applied. "+
+		"If it was changed, restore it, and put what is new behind its end or into another file; if it is another input, name it with -as",
+		e.Name, e.Same, e.Of)
 }

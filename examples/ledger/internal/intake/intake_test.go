@@ -108,7 +108,7 @@ func TestInputsAreKnownByTheirMessages(t *testing.T) {
 		assert.NotContains(t, r.given, "other")
 	}
 
-	other := read(t, s, "", numbered(2, 10))
+	other := read(t, s, "", numbered(6001, 6010))
 	require.NoError(t, other.end)
 	assert.NotEqual(t, first.id, other.id, "one that begins with another message is another one")
 	named := read(t, s, "named x", []string{"1", "other"})
@@ -117,6 +117,31 @@ func TestInputsAreKnownByTheirMessages(t *testing.T) {
 	again := read(t, s, "named x", []string{"1", "other", "more"})
 	require.NoError(t, again.end)
 	assert.Equal(t, named.id, again.id)
+}
+
+// An input whose beginning was changed is no new one, however often it is tried;
+// but one of its name may be, or one that has another.
+func TestChangedAtItsBeginning(t *testing.T) {
+	for name, notes := range map[string][]string{
+		"changed":   append([]string{"other"}, numbered(2, 2000)...),
+		"put ahead": append([]string{"other"}, numbered(1, 2000)...),
+		"taken off": numbered(2, 2000),
+		"the half":  append([]string{"other", "another"}, numbered(3, 4)...),
+	} {
+		s := store.NewMemory()
+		require.NoError(t, read(t, s, "", numbered(1, 2000)).end)
+		for range 2 {
+			r := read(t, s, "", notes)
+			_, ok := errors.AsType[*intake.RewrittenError](r.end)
+			require.True(t, ok, "%s: %v", name, r.end)
+			assert.Empty(t, r.given)
+		}
+		require.NoError(t, read(t, s, "named", notes).end)
+		require.NoError(t, read(t, s, "", numbered(1, 2001)).end)
+	}
+	s := store.NewMemory()
+	require.NoError(t, read(t, s, "", []string{"1", "2", "end of day"}).end)
+	require.NoError(t, read(t, s, "", []string{"3", "4", "end of day"}).end)
 }
 
 // What is malformed, and what has numbers of its own, does not count.

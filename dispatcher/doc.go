@@ -27,7 +27,9 @@
 //     parked or behind a parked one, or is returned by Shutdown; it waits for
 //     no more than the conflicting work that came before it.
 //  6. Bounded: memory follows the work in flight, which has a bound by count
-//     and, if wanted, by bytes; a full queue makes submitters wait.
+//     and, if wanted, by bytes; a full queue makes submitters wait. What is
+//     parked, or behind that, has a bound of its own: at it, submissions that
+//     conflict with that are refused, and all others go on.
 //  7. Explained: at any moment Snapshot tells who holds what, who waits for
 //     whom, and what is parked.
 //
@@ -44,7 +46,8 @@
 //	intake ─▶ queue: accepted, in order, bounded               intake.go
 //	   │
 //	   ▼  a worker looks for work, under the mutex
-//	admit: any earlier conflicting claim in the set?           admit.go, lockkeys.Set
+//	admit: any earlier conflicting claim in the set,           admit.go, lockkeys.Set
+//	   │   or parked?           │                               apart.go
 //	   │ no                     │ yes, within the window
 //	   ▼                        ▼
 //	running: the handler,     waiting: in its place in the set

@@ -14,11 +14,12 @@ func (d *Dispatcher[M]) within(ctx context.Context) bool {
 	return ok && s.host.owner == any(d) && s.phase.Load() != attemptOver
 }
 
-// nested tells whether the caller would wait for itself if it waited for d: by
-// its context, or because it is a goroutine on which d calls handlers and
-// callbacks, whatever its context. It takes about a microsecond and is asked
-// only where something is about to wait.
-func (d *Dispatcher[M]) nested(ctx context.Context) bool {
+// Nested reports whether a caller with ctx would wait for itself if it waited for
+// d: because ctx is that of a handler or of a call of DeadLetter, or because d
+// calls handlers and callbacks on the goroutine, whatever ctx. Where it is true,
+// what waits for d gives [ErrNested]. It takes a microsecond or two, and is for
+// those who wait for d in their own ways.
+func (d *Dispatcher[M]) Nested(ctx context.Context) bool {
 	if d.within(ctx) {
 		return true
 	}

@@ -134,6 +134,10 @@ func (d *Dispatcher[M]) complete(t *task[M], err error) {
 // completeAside is complete where no worker is at hand: a callback that calls
 // runtime.Goexit must not end the caller.
 func (d *Dispatcher[M]) completeAside(t *task[M], err error) {
+	if t.done == nil {
+		d.complete(t, err) // which calls nobody
+		return
+	}
 	caught := d.contain(func() error {
 		d.complete(t, err)
 		return nil

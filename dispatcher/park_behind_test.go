@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,5 +84,79 @@ func TestShutdownWhileDeadLettering(t *testing.T) {
 		require.Len(t, r.Running, 1)
 		require.Zero(t, r.Running[0].Attempts)
 		require.ErrorIs(t, ticket.Wait(t.Context()), errBoom)
+	})
+}
+
+// TestDropStartsWhatItConsiders: to know what conflicts, Drop considers all that
+// is queued. What can start because of that does so at once, and not only when
+// all who are given up have been told.
+func TestDropStartsWhatItConsiders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Workers: 3, Failure: dispatcher.Park, Policy: dispatcher.HeadOnly()})
+		slow := dispatcher.OnDone(func(*job, error) { time.Sleep(time.Minute) })
+		require.NoError(t, d.Submit(t.Context(), newJob("bad", takes(0, errBoom), "k"), slow))
+		synctest.Wait()
+		submit(t, d, newJob("long", takes(time.Hour, nil), "r"), newJob("blocked", nil, "r"))
+		var started []time.Time
+		for range 2 {
+			submit(t, d, newJob("unrelated", func(context.Context) error {
+				started = append(started, time.Now())
+				return nil
+			}, "u"))
+		}
+		synctest.Wait()
+		require.Empty(t, started, "the head is blocked")
+		go func() { _ = d.Drop(1) }()
+		synctest.Wait()
+		require.Len(t, started, 2)
+		drain(t, d)
+	})
+}
+
+// TestDropBesideOthers: while those who are given up are being told, others may
+// release, widen, fail and be resumed with keys that conflict with theirs.
+func TestDropBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Workers: 8, Failure: dispatcher.Park, MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1}})
+		var results []string
+		put := func(name string, run func(context.Context) error, keys ...string) {
+			require.NoError(t, d.Submit(t.Context(), newJob(name, run, keys...), dispatcher.OnDone(func(j *job, err error) {
+				if errors.Is(err, dispatcher.ErrSkipped) {
+					name += " skipped"
+					time.Sleep(10 * time.Second)
+				}
+				results = append(results, name)
+			})))
+			synctest.Wait()
+		}
+		tries := 0
+		put("other", takes(0, dispatcher.Permanent(errBoom)), "p")
+		put("bad", takes(0, dispatcher.Permanent(errBoom)), "k")
+		put("releases", func(ctx context.Context) error {
+			time.Sleep(5 * time.Second)
+			require.NoError(t, dispatcher.Release(ctx, key("a/x")))
+			time.Sleep(5 * time.Second)
+			require.NoError(t, dispatcher.Release(ctx, key("a/y/z")))
+			time.Sleep(time.Second)
+			return nil
+		}, "a/x", "~a/y", "a/y/z", "~a/w")
+		put("widens", func(context.Context) error {
+			if tries++; tries == 1 {
+				time.Sleep(6 * time.Second)
+				return dispatcher.Widen(requests("a", "p")...)
+			}
+			return nil
+		}, "w")
+		put("first", nil, "k", "a", "p")
+		put("second", nil, "~k", "~a/y")
+		put("third", nil, "a", "w")
+		go func() { _ = d.Drop(2) }()
+		time.Sleep(12 * time.Second)
+		require.NoError(t, d.Resume(1)) // it fails again
+		time.Sleep(time.Second)
+		require.NoError(t, d.Skip(1))
+		drain(t, d)
+		require.NoError(t, d.Do(t.Context(), newJob("afterwards", nil, "/")))
+		require.Equal(t, []string{"bad skipped", "releases", "first skipped", "other skipped", "widens", "second skipped", "third"}, results)
 	})
 }

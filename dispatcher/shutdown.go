@@ -55,7 +55,7 @@ type Left[M any] struct {
 // In a handler or a callback, where it would wait for itself, the error is
 // [ErrNested], and nothing is stopped; see there.
 func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
-	if d.nested(ctx) {
+	if d.Nested(ctx) {
 		return Report[M]{}, ErrNested
 	}
 	d.refuse()
@@ -282,7 +282,7 @@ func names[M any](left []Left[M]) string {
 // down or stopped with messages left; in a handler or a callback it is
 // [ErrNested].
 func (d *Dispatcher[M]) Drain(ctx context.Context) error {
-	if d.nested(ctx) {
+	if d.Nested(ctx) {
 		return ErrNested
 	}
 	quiet := make(chan struct{})

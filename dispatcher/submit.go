@@ -237,7 +237,7 @@ func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (acce
 // acceptInTurn accepts arrivals, waiting for slots in turn with others that
 // wait.
 func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
-	if d.nested(ctx) {
+	if d.Nested(ctx) {
 		return 0, ErrNested
 	}
 	if err := d.intake.enterTurnstile(ctx); err != nil {

@@ -40,3 +40,20 @@ func TestKeysAreKeptUntilTheCommit(t *testing.T) {
 		require.Equal(t, []string{"a1", "a2", "a3"}, r.ran())
 	})
 }
+
+// TestCloseInAHandler: it would wait for itself, whatever its context.
+func TestCloseInAHandler(t *testing.T) {
+	var r *rig
+	cfg := Config{Handler: func(ctx context.Context, job Job) error {
+		require.ErrorIs(t, r.seq.Close(), dispatcher.ErrNested)
+		require.ErrorIs(t, r.seq.Shutdown(ctx), dispatcher.ErrNested)
+		require.ErrorIs(t, r.seq.Drain(context.Background()), dispatcher.ErrNested)
+		require.NoError(t, r.seq.Err(), "it goes on")
+		return r.handle(ctx, job)
+	}}
+	story(t, cfg, func(t *testing.T, made *rig) {
+		r = made
+		r.offer(series("a", 1, 3)...)
+		require.Equal(t, []string{"a1", "a2", "a3"}, r.ran())
+	})
+}

@@ -15,7 +15,7 @@ import (
 // or of [Sequencer.Err] if the sequencer was shut down or stopped with events
 // left; in a handler it is [dispatcher.ErrNested].
 func (s *Sequencer) Drain(ctx context.Context) error {
-	if s.within(ctx) {
+	if s.dispatcher.Nested(ctx) {
 		return dispatcher.ErrNested
 	}
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *Sequencer) stopLocked(cause error) {
 // run then; what is left ends when they return. A second call waits likewise.
 // In a handler the error is [dispatcher.ErrNested], and nothing is stopped.
 func (s *Sequencer) Shutdown(ctx context.Context) error {
-	if s.within(ctx) {
+	if s.dispatcher.Nested(ctx) {
 		return dispatcher.ErrNested
 	}
 	s.mu.Lock()
@@ -152,8 +152,8 @@ func (s *Sequencer) abandon() {
 }
 
 // Close is Shutdown without a deadline, and ends what has begun only; call
-// Drain first to run all. It must not be called in a handler, for which it
-// would wait; Shutdown with the handler's context says so.
+// Drain first to run all. In a handler, for which it would wait, the error is
+// [dispatcher.ErrNested], and nothing is closed.
 func (s *Sequencer) Close() error {
 	return s.Shutdown(context.Background())
 }

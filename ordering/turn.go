@@ -2,7 +2,6 @@ package ordering
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/interlock-go/interlock/dispatcher"
@@ -73,11 +72,6 @@ func (s *Sequencer) passTurn() { <-s.turn.taken }
 // within tells whether ctx is that of a handler of this sequencer, or made
 // from it.
 func (s *Sequencer) within(ctx context.Context) bool {
-	if _, ok := dispatcher.InfoFrom(ctx); !ok {
-		return false
-	}
-	// It is one of some dispatcher. Ours says so before it waits.
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	return errors.Is(s.dispatcher.Drain(ended), dispatcher.ErrNested)
+	_, ok := dispatcher.InfoFrom(ctx) // of some dispatcher
+	return ok && s.dispatcher.Nested(ctx)
 }

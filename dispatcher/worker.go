@@ -150,7 +150,7 @@ func (w *worker[M]) callBatch() (results []error) {
 
 // scopesAtOnce is how many scopes are made at a time: so many that they do not
 // show among a message's costs, so few that one which is kept keeps little.
-const scopesAtOnce = 128
+const scopesAtOnce = 256
 
 // begin returns the context of the next call of the handler. end must be called
 // when that has returned.

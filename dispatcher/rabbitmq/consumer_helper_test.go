@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,13 +69,14 @@ func (d *desk) left(queue string) int {
 	return q.Messages
 }
 
-// requireEmpty waits until the queue has nothing, not even unacknowledged.
+// requireEmpty waits until the queue has nothing, and no consumer that could have
+// something of it: those of the test have ended.
 func (d *desk) requireEmpty() {
 	d.Helper()
 	require.Eventually(d, func() bool {
-		out, err := d.node.Ctl("-q", "list_queues", "name", "messages", "--no-table-headers")
-		return err == nil && strings.Contains(out, d.queue+"\t0")
-	}, waitAtMost, 100*time.Millisecond)
+		q, err := d.ch.QueueDeclarePassive(d.queue, true, false, false, false, nil)
+		return err == nil && q.Consumers == 0 && q.Messages == 0
+	}, waitAtMost, tick)
 }
 
 // shift is a consumer at work.

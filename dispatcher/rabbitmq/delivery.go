@@ -68,6 +68,9 @@ func (w *consuming) look(m amqp.Delivery) {
 	}
 }
 
+// mostParts is how many parts of a message a line in the log names.
+const mostParts = 20
+
 // tellLeft counts and logs what of a message is left out.
 func (c *Consumer) tellLeft(m amqp.Delivery, parts ...string) {
 	if len(parts) == 0 {
@@ -76,6 +79,6 @@ func (c *Consumer) tellLeft(m amqp.Delivery, parts ...string) {
 	c.leftOut.Add(uint64(len(parts)))
 	c.rare.left.say(func(missed int) {
 		c.cfg.Logger.Warn("rabbitmq: parts of a message cannot be read or held, and are left out",
-			append(namesOf(c.cfg.Queue, m), "parts", parts, "not_logged", missed)...)
+			append(namesOf(c.cfg.Queue, m), "count", len(parts), "parts", parts[:min(len(parts), mostParts)], "not_logged", missed)...)
 	})
 }

@@ -20,27 +20,34 @@ type fate struct {
 func (f fate) isDone() bool { return f.own != 0 || f.unknown }
 
 // fateOf judges what a store knows of positions of an event, which are all of
-// them, or those that it is about to make done.
-func fateOf(e *Event, positions []Position, states []NumberState) (f fate) {
+// them, or those that it is about to make done. The event's own job state is
+// under one of them, so one that is another's, or is missing without having been
+// pruned, tells that another event has made the number done.
+func fateOf(e *Event, positions []Position, states []NumberState) fate {
+	var f fate
+	var other *ConflictError
 	done := 0
 	for i, state := range states {
-		switch {
-		case !state.Done:
+		if !state.Done {
 			continue
-		case state.Job == nil:
-			f.unknown = true
-		case state.Job.IsOf(e):
-			f.own = state.Job.Status
-		default:
-			return fate{never: &ConflictError{Event: e, Position: positions[i], Other: state.Job.Event, Status: state.Job.Status}}
 		}
 		done++
+		switch {
+		case state.Job != nil && state.Job.IsOf(e):
+			return fate{own: state.Job.Status}
+		case state.Job != nil && (other == nil || other.Status == 0):
+			other = &ConflictError{Event: e, Position: positions[i], Other: state.Job.Event, Status: state.Job.Status}
+		case state.Job == nil && !state.Pruned && other == nil:
+			other = &ConflictError{Event: e, Position: positions[i]}
+		case state.Job == nil && state.Pruned:
+			f.unknown = true
+		}
 	}
-	if 0 < done && done < len(states) {
+	switch {
+	case other != nil:
+		return fate{never: other}
+	case 0 < done && done < len(states):
 		return fate{never: &ContradictionError{[]*Event{e}}}
-	}
-	if f.unknown {
-		f.own = 0
 	}
 	return f
 }

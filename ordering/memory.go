@@ -23,7 +23,7 @@ type Memory struct {
 		sync.Mutex
 		closed   bool
 		streams  map[lockkeys.Key]*memoryStream
-		jobs     map[place]*JobState // under all numbers that the event made done; of one that is not done, under the first
+		jobs     map[place]JobState // by the first number that the event made done, or failed with
 		skips    map[lockkeys.Key][]Skipped
 		parkings map[string]*memoryParking
 		held     map[int64]HeldEvent
@@ -38,7 +38,7 @@ var _ Store = (*Memory)(nil)
 func NewMemory() *Memory {
 	m := &Memory{}
 	m.mu.streams = map[lockkeys.Key]*memoryStream{}
-	m.mu.jobs = map[place]*JobState{}
+	m.mu.jobs = map[place]JobState{}
 	m.mu.skips = map[lockkeys.Key][]Skipped{}
 	m.mu.parkings = map[string]*memoryParking{}
 	m.mu.held = map[int64]HeldEvent{}
@@ -54,6 +54,7 @@ type memoryStream struct {
 	last    uint64
 	done    Spans
 	ended   uint64
+	pruned  uint64         // the largest number of which a job state was pruned
 	parking *memoryParking // that closes it, or nil
 }
 
@@ -125,12 +126,9 @@ func (m *Memory) Look(ctx context.Context, positions []Position) ([]NumberState,
 	states := make([]NumberState, len(positions))
 	for i, p := range positions {
 		if st := m.mu.streams[p.Stream]; st != nil {
-			states[i].Fence, states[i].Done = st.fence, st.isDone(p.Number)
+			states[i] = NumberState{Fence: st.fence, Done: st.isDone(p.Number), Pruned: p.Number <= st.pruned}
 		}
-		if job := m.jobLocked(p, states[i].Done); job != nil {
-			copied := *job
-			states[i].Job = &copied
-		}
+		states[i].Job = m.jobLocked(p, states[i].Done)
 	}
 	return states, nil
 }
@@ -138,8 +136,8 @@ func (m *Memory) Look(ctx context.Context, positions []Position) ([]NumberState,
 // jobLocked returns the job state of a number. If that is done, it is not the one
 // of an event that had failed.
 func (m *Memory) jobLocked(p Position, done bool) *JobState {
-	if job := m.mu.jobs[p.place()]; job != nil && !(done && job.Status == Failed) {
-		return job
+	if job, ok := m.mu.jobs[p.place()]; ok && !(done && job.Status == Failed) {
+		return &job
 	}
 	for _, s := range m.mu.skips[p.Stream] {
 		if s.From <= p.Number && p.Number <= s.To {
@@ -200,12 +198,9 @@ func (m *Memory) Commit(ctx context.Context, r Record) error {
 			st.ended = p.Number
 		}
 	}
-	job := r.JobState
-	for _, p := range r.Event.Positions {
-		m.mu.jobs[p.place()] = &job
-	}
+	m.mu.jobs[firstOf(r.Event.Positions).place()] = r.JobState
 	if r.Held {
-		m.forgetLocked(job.Positions)
+		m.forgetLocked(r.JobState.Positions)
 	}
 	return nil
 }
@@ -240,19 +235,32 @@ func (m *Memory) Prune(ctx context.Context, before time.Time) (int64, error) {
 	}
 	defer m.mu.Unlock()
 	parked := m.parkedEventsLocked()
-	pruned := map[*JobState]bool{}
-	maps.DeleteFunc(m.mu.jobs, func(at place, job *JobState) bool {
+	n := 0
+	prune := func(p Position) {
+		st := m.streamLocked(p.Stream)
+		st.pruned = max(st.pruned, p.Number)
+	}
+	maps.DeleteFunc(m.mu.jobs, func(at place, job JobState) bool {
 		if !job.Ended.Before(before) || job.Status == Failed && parked[at] {
 			return false
 		}
-		pruned[job] = true
+		if job.Status != Failed { // which has made nothing done
+			for _, p := range job.Positions {
+				prune(p)
+			}
+		}
+		n++
 		return true
 	})
-	n := len(pruned)
 	for stream, skips := range m.mu.skips {
-		left := slices.DeleteFunc(skips, func(s Skipped) bool { return s.Time.Before(before) })
-		n += len(skips) - len(left)
-		m.mu.skips[stream] = left
+		m.mu.skips[stream] = slices.DeleteFunc(skips, func(s Skipped) bool {
+			if !s.Time.Before(before) {
+				return false
+			}
+			prune(Position{Stream: stream, Number: s.To})
+			n++
+			return true
+		})
 	}
 	return int64(n), nil
 }

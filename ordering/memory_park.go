@@ -67,9 +67,8 @@ func (m *Memory) Park(ctx context.Context, p Parking, fences Fences) error {
 			m.holdLocked(h)
 		}
 		at := firstOf(h.Positions)
-		if job := m.mu.jobs[at.place()]; p.Error != "" && (job == nil || job.Status == Failed) {
-			failed := h.Failed(&p)
-			m.mu.jobs[at.place()] = &failed
+		if job, ok := m.mu.jobs[at.place()]; p.Error != "" && (!ok || job.Status == Failed) {
+			m.mu.jobs[at.place()] = h.Failed(&p)
 		}
 	}
 	return nil

@@ -148,11 +148,17 @@ type StreamState struct {
 type NumberState struct {
 	Done  bool
 	Fence int64 // the token of the stream's holder, or a number that is none if there was no holder yet
-	// Job is the job state of the event that made the number done, or of the
-	// range with which it was skipped. Of an event that has failed and is not
-	// done, it is known with the first of its numbers, in the order of the
-	// text of their streams. It is nil if there is none, or if it was pruned.
+	// Job is the job state that is kept under the number: that of an event under
+	// the first of the numbers that it made done, in the order of the text of
+	// their streams, or of all its numbers if it has failed; that of a range that
+	// was skipped under each number of it. If the number is done, it is not that
+	// of an event that has failed.
 	Job *JobState
+	// Pruned says that Job may be nil since it was pruned: the job state of an
+	// event was that has this number or a larger one on the stream. If a number
+	// is done without being so, and has no job state, an event has made it done
+	// whose job state is kept under another number.
+	Pruned bool
 }
 
 // Record is the outcome of an event that has run or was given up.

@@ -34,7 +34,7 @@ var holdTests = []test{
 		require.Len(f, f.held("b", 1, 9), 2)
 		f.park(failure("p", at, event("x", "a=2, b=2")))
 		f.commitHeld(event("x", "b=2, a=2"))
-		require.Equal(f, ordering.Processed, f.job("b=2").Status)
+		require.Equal(f, ordering.Processed, f.job("a=2").Status)
 		f.noJob("a=3, b=3")
 		require.Len(f, f.held("a", 1, 9), 2)
 	}},

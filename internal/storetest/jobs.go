@@ -22,7 +22,6 @@ var jobTests = []test{
 		r.Attempts, r.Error = 4, "the third attempt: no answer"
 		f.ok(f.store.Commit(f.ctx, r))
 		require.Equal(f, r.JobState, f.job("a=1"))
-		require.Equal(f, r.JobState, f.job("b=1"), "by any of its numbers")
 	}},
 	{promise: "one that did not come has none", run: func(f *fixture) {
 		f.noJob("a=1")

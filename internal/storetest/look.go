@@ -12,8 +12,8 @@ var lookTests = []test{
 		f.ok(f.try(event("x", "b=1, a=1")))
 		f.ok(f.try(event("x", "a=3")))
 		known := f.look("a=1, b=1, c=1, new=1")
-		require.Equal(f, known[0].Job, known[1].Job)
 		require.Equal(f, "x", known[0].Job.Event)
+		require.Nil(f, known[1].Job, "it is kept under the first number")
 		require.Equal(f, event("x", "b=1, a=1").Positions, known[0].Job.Positions)
 		require.True(f, known[0].Job.IsOf(event("x", "a=1, b=1")))
 		require.Equal(f, []bool{true, true, false, false}, []bool{known[0].Done, known[1].Done, known[2].Done, known[3].Done})
@@ -52,23 +52,26 @@ var lookTests = []test{
 		require.Equal(f, ordering.Failed, f.job("b=1").Status)
 		f.unpark("p")
 		f.ok(f.try(event("x", "a=1, b=1")))
-		require.Equal(f, "x", f.job("b=1").Event)
 		require.Equal(f, "x", f.job("a=1").Event)
+		f.noJob("b=1")
 		f.park(failure("q", at, event("fails", "b=1, c=1"), event("x", "a=1, b=1")))
-		require.Equal(f, "x", f.job("b=1").Event)
 		require.Equal(f, ordering.Processed, f.job("a=1").Status)
+		f.noJob("b=1")
 	}},
 	{promise: "a number is done when its job state was pruned", run: func(f *fixture) {
 		f.acquire("a", "b")
 		f.ok(f.try(event("x", "a=1, b=1")))
 		f.skip("a", 2, 3)
 		require.EqualValues(f, 2, f.prune(at.Add(2*1e9)))
-		for _, state := range f.look("a=1, b=1") {
-			require.True(f, state.Done)
-			require.Nil(f, state.Job)
+		f.ok(f.try(event("y", "a=4, b=2")))
+		for _, state := range f.look("a=1, b=1, a2=1")[:2] {
+			require.Equal(f, ordering.NumberState{Done: true, Pruned: true, Fence: state.Fence}, state)
 		}
 		require.True(f, f.look("a=3")[0].Done)
-		f.noJob("a=3")
+		require.True(f, f.look("a=3")[0].Pruned)
+		require.False(f, f.look("a=4")[0].Pruned)
+		require.False(f, f.look("b=2")[0].Pruned, "though nothing is kept under it")
+		f.noJob("a=2, b=2")
 	}},
 	{promise: "of an event that is given up in part", run: func(f *fixture) {
 		f.acquire("a", "b")

@@ -15,8 +15,10 @@ import (
 type model struct {
 	done     map[lockkeys.Key]map[uint64]bool
 	ended    map[lockkeys.Key]uint64
-	jobs     map[place]*ordering.JobState // by each number that the event made done; of one that is not done, by the first
-	held     []ordering.HeldEvent         // as they came
+	jobs     map[place]*ordering.JobState // by the first number that the event made done, or failed with
+	skips    map[place]*ordering.JobState // by each number
+	pruned   map[lockkeys.Key]uint64
+	held     []ordering.HeldEvent // as they came
 	parkings map[string]ordering.Parking
 }
 
@@ -33,7 +35,7 @@ func firstOf(positions []ordering.Position) place {
 }
 
 func newModel() *model {
-	return &model{map[lockkeys.Key]map[uint64]bool{}, map[lockkeys.Key]uint64{}, map[place]*ordering.JobState{},
+	return &model{map[lockkeys.Key]map[uint64]bool{}, map[lockkeys.Key]uint64{}, map[place]*ordering.JobState{}, map[place]*ordering.JobState{}, map[lockkeys.Key]uint64{},
 		nil, map[string]ordering.Parking{}}
 }
 
@@ -81,9 +83,7 @@ func (m *model) commit(r ordering.Record) {
 			m.ended[p.Stream] = p.Number
 		}
 	}
-	for _, p := range r.Event.Positions {
-		m.jobs[placeOf(p)] = &r.JobState
-	}
+	m.jobs[firstOf(r.Event.Positions)] = &r.JobState
 	if r.Held {
 		m.forget(r.Event)
 	}
@@ -112,7 +112,7 @@ func (m *model) skip(s ordering.Skipped) {
 		job := part.JobState()
 		for n := part.From; n <= part.To; n++ {
 			m.setDone(s.Stream, n)
-			m.jobs[place{s.Stream, n}] = &job
+			m.skips[place{s.Stream, n}] = &job
 		}
 	}
 }
@@ -152,8 +152,11 @@ func (m *model) look(positions []ordering.Position) []ordering.NumberState {
 	states := make([]ordering.NumberState, len(positions))
 	for i, p := range positions {
 		states[i].Done = m.done[p.Stream][p.Number]
+		states[i].Pruned = p.Number <= m.pruned[p.Stream]
 		if job := m.jobs[placeOf(p)]; job != nil && !(states[i].Done && job.Status == ordering.Failed) {
 			states[i].Job = job
+		} else if skip := m.skips[placeOf(p)]; skip != nil {
+			states[i].Job = skip
 		}
 	}
 	return states
@@ -208,10 +211,18 @@ func (m *model) backlog() (streams []string) {
 
 func (m *model) prune(before time.Time) int64 {
 	pruned := map[*ordering.JobState]bool{}
-	for at, job := range m.jobs {
-		if job.Ended.Before(before) && !(job.Status == ordering.Failed && m.isParked(at)) {
-			delete(m.jobs, at)
-			pruned[job] = true
+	for _, jobs := range []map[place]*ordering.JobState{m.jobs, m.skips} {
+		for at, job := range jobs {
+			if job.Ended.Before(before) && !(job.Status == ordering.Failed && m.isParked(at)) {
+				delete(jobs, at)
+				pruned[job] = true
+				for _, p := range job.Positions {
+					if job.Status == ordering.Failed {
+						break
+					}
+					m.pruned[p.Stream] = max(m.pruned[p.Stream], p.Number)
+				}
+			}
 		}
 	}
 	return int64(len(pruned))

@@ -26,9 +26,6 @@ const (
 	// putFailed keeps that of one that failed, unless the number is done.
 	putFailed = putJob + ` WHERE ordering_jobs.status = $6`
 
-	replaceNumber = `ON CONFLICT (stream, number) DO UPDATE SET of_stream = excluded.of_stream, of_number = excluded.of_number`
-	putNumber     = `INSERT INTO ordering_job_numbers (stream, number, of_stream, of_number) VALUES ($1, $2, $3, $4) ` + replaceNumber
-
 	putSkip = `INSERT INTO ordering_skips (stream, first, last, reason, ended) VALUES ($1, $2, $3, $4, $5)`
 )
 
@@ -48,17 +45,10 @@ func jobArgs(stream string, number int64, j ordering.JobState) []any {
 		toMicros(j.Started), toMicros(j.Ended)}
 }
 
-// putJob keeps the job state, and under which other numbers it is found.
+// putJob keeps the job state.
 func (c *commit) putJob(ctx context.Context, tx *transaction) error {
-	if _, err := tx.ExecContext(ctx, putJob, c.job...); err != nil {
-		return err
-	}
-	for i, stream := range c.streams[1:] {
-		if _, err := tx.ExecContext(ctx, putNumber, stream, c.numbers[i+1], c.streams[0], c.numbers[0]); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, putJob, c.job...)
+	return err
 }
 
 // putJobFailed keeps the job state of an event of a parking.
@@ -95,13 +85,13 @@ func lookUp(wanted, fence string) string {
 	return `SELECT w.place, ` + fence + `,
 			w.number <= coalesce(s.last, 0) OR EXISTS (SELECT 1 FROM ordering_done d WHERE d.stream = w.stream AND d.last >= w.number
 				AND d.first = (SELECT max(first) FROM ordering_done b WHERE b.stream = w.stream AND b.first <= w.number)),
+			w.number <= coalesce(s.pruned, 0),
 			coalesce(k.first, 0), coalesce(k.last, 0), coalesce(k.reason, ''), coalesce(k.ended, 0),
 			coalesce(j.stream, ''), coalesce(j.number, 0), coalesce(j.event, ''), j.hash, coalesce(j.positions, ''), coalesce(j.status, 0),
 			coalesce(j.attempts, 0), coalesce(j.error, ''), coalesce(j.started, 0), coalesce(j.ended, 0)
 		FROM ` + wanted + `
 		LEFT JOIN ordering_streams s ON s.stream = w.stream
-		LEFT JOIN ordering_job_numbers n ON n.stream = w.stream AND n.number = w.number
-		LEFT JOIN ordering_jobs j ON j.stream = coalesce(n.of_stream, w.stream) AND j.number = coalesce(n.of_number, w.number)
+		LEFT JOIN ordering_jobs j ON j.stream = w.stream AND j.number = w.number
 		LEFT JOIN ordering_skips k ON k.stream = w.stream AND k.last >= w.number
 			AND k.first = (SELECT max(first) FROM ordering_skips b WHERE b.stream = w.stream AND b.first <= w.number)
 		ORDER BY w.place`
@@ -120,7 +110,7 @@ func (s *Store) Look(ctx context.Context, positions []ordering.Position) (states
 		var place, number, skipped, started, ended int64
 		var stream, of string
 		var hash []byte
-		err := scan(&place, &n.Fence, &n.Done, &skip.From, &skip.To, &skip.Reason, &skipped,
+		err := scan(&place, &n.Fence, &n.Done, &n.Pruned, &skip.From, &skip.To, &skip.Reason, &skipped,
 			&stream, &number, &j.Event, &hash, &of, &j.Status, &j.Attempts, &j.Error, &started, &ended)
 		if err != nil {
 			return err
@@ -175,46 +165,62 @@ func (s *Store) Prune(ctx context.Context, before time.Time) (total int64, err e
 
 // prune deletes some of what ended before a time, and returns how many.
 func prune(ctx context.Context, tx *transaction, before time.Time) (n int, err error) {
-	var gone []place             // of job states
-	numbers := map[place]place{} // that refer to them
+	var gone []place             // the job states
+	pruned := map[string]int64{} // the largest number of each stream that was in one
 	err = each(ctx, tx, func(scan func(...any) error) error {
 		var at place
 		var text string
-		if err := scan(&at.stream, &at.number, &text); err != nil {
+		var status ordering.Status
+		if err := scan(&at.stream, &at.number, &text, &status); err != nil {
 			return err
 		}
-		gone = append(gone, at)
-		if text != "" {
-			positions, err := jobPositions(at.stream, at.number, text)
-			for _, p := range placesOf(positions) {
-				numbers[p] = at
-			}
-			return err
+		if gone = append(gone, at); status == ordering.Failed { // it has made nothing done
+			return nil
 		}
-		return nil
-	}, `SELECT stream, number, positions FROM ordering_jobs j WHERE ended < $1
+		positions, err := jobPositions(at.stream, at.number, text)
+		for _, p := range placesOf(positions) {
+			pruned[p.stream] = max(pruned[p.stream], p.number)
+		}
+		return err
+	}, `SELECT stream, number, positions, status FROM ordering_jobs j WHERE ended < $1
 		AND NOT (status = $2 AND EXISTS (SELECT 1 FROM ordering_parked_events p WHERE p.stream = j.stream AND p.number = j.number))
 		ORDER BY ended LIMIT $3`, toMicros(before), int64(ordering.Failed), pruneBatch)
 	if err != nil {
 		return 0, err
 	}
+	var skips []place
+	err = each(ctx, tx, func(scan func(...any) error) error {
+		var at place
+		var last int64
+		err := scan(&at.stream, &at.number, &last)
+		skips = append(skips, at)
+		pruned[at.stream] = max(pruned[at.stream], last)
+		return err
+	}, `SELECT stream, first, last FROM ordering_skips WHERE ended < $1 ORDER BY ended LIMIT $2`, toMicros(before), pruneBatch)
+	if err != nil {
+		return 0, err
+	}
 	// In an order that is the same for all: then transactions do not deadlock.
-	byPlace := func(a, b place) int {
-		return cmp.Or(strings.Compare(a.stream, b.stream), cmp.Compare(a.number, b.number))
-	}
-	slices.SortFunc(gone, byPlace)
-	for _, at := range gone {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM ordering_jobs WHERE stream = $1 AND number = $2`, at.stream, at.number); err != nil {
+	for _, stream := range slices.Sorted(maps.Keys(pruned)) {
+		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET pruned = $1 WHERE stream = $2 AND pruned < $1`, pruned[stream], stream); err != nil {
 			return 0, err
 		}
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(numbers), byPlace) {
-		of := numbers[p]
-		if _, err := tx.ExecContext(ctx, `DELETE FROM ordering_job_numbers WHERE stream = $1 AND number = $2 AND of_stream = $3 AND of_number = $4`,
-			p.stream, p.number, of.stream, of.number); err != nil {
-			return 0, err
+	for _, list := range []struct {
+		places    []place
+		statement string
+	}{
+		{gone, `DELETE FROM ordering_jobs WHERE stream = $1 AND number = $2`},
+		{skips, `DELETE FROM ordering_skips WHERE stream = $1 AND first = $2`},
+	} {
+		slices.SortFunc(list.places, func(a, b place) int {
+			return cmp.Or(strings.Compare(a.stream, b.stream), cmp.Compare(a.number, b.number))
+		})
+		for _, at := range list.places {
+			if _, err := tx.ExecContext(ctx, list.statement, at.stream, at.number); err != nil {
+				return 0, err
+			}
 		}
 	}
-	skips, err := affected(tx.ExecContext(ctx, `DELETE FROM ordering_skips WHERE ended < $1`, toMicros(before)))
-	return len(gone) + skips, err
+	return len(gone) + len(skips), nil
 }

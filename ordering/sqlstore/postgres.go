@@ -274,7 +274,7 @@ const few = 8
 // job state is kept if all were. The result is how many were.
 var advances = func() (list [few + 1]string) {
 	for n := 1; n <= few; n++ {
-		var with, moved, others strings.Builder
+		var with, moved strings.Builder
 		for i := range n {
 			at := 11 + 3*i
 			fmt.Fprintf(&with, `moved%d AS (UPDATE ordering_streams SET last = $%[3]d::bigint
@@ -282,20 +282,12 @@ var advances = func() (list [few + 1]string) {
 			if i > 0 {
 				fmt.Fprintf(&with, ` AND EXISTS (SELECT FROM moved%d)`, i-1)
 				moved.WriteString(` + `)
-				if i > 1 {
-					others.WriteString(`, `)
-				}
-				fmt.Fprintf(&others, `($%d, $%d::bigint)`, at, at+1)
 			}
 			with.WriteString(` RETURNING 1), `)
 			fmt.Fprintf(&moved, `(SELECT count(*) FROM moved%d)`, i)
 		}
 		fmt.Fprintf(&with, `job AS (INSERT INTO ordering_jobs (`+jobColumns+`)
 			SELECT $1, $2::bigint, $3, $4::bytea, $5, $6::bigint, $7::bigint, $8, $9::bigint, $10::bigint FROM moved%d `+replaceJob+`)`, n-1)
-		if n > 1 {
-			fmt.Fprintf(&with, `, others AS (INSERT INTO ordering_job_numbers (stream, number, of_stream, of_number)
-				SELECT v.stream, v.number, $1, $2::bigint FROM moved%d, (VALUES %s) v (stream, number) `+replaceNumber+`)`, n-1, others.String())
-		}
 		list[n] = fmt.Sprintf(`WITH %s SELECT %s`, with.String(), moved.String())
 	}
 	return list

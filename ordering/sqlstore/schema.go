@@ -77,8 +77,9 @@ func steps(d sqldb.Dialect) []string {
 // that was processed stays.
 //
 // Job states are kept under the first number that the event made done, in the
-// order of the streams; ordering_job_numbers has its other ones. What was
-// skipped has records of its own, which do not overlap.
+// order of the streams. What was skipped has records of its own, which do not
+// overlap. The column pruned is the largest number of a stream of which a job
+// state was pruned; of what was pruned until now nobody knows, so it may be any.
 func byNumbers(d sqldb.Dialect) string {
 	t := struct{ id, bytes, table, positions, after string }{
 		id: `INTEGER PRIMARY KEY`, bytes: `BLOB`, table: ` WITHOUT ROWID`,
@@ -99,6 +100,9 @@ func byNumbers(d sqldb.Dialect) string {
 			ALTER TABLE ordering_held RENAME TO ordering_held_1;
 			ALTER TABLE ordering_held_positions RENAME TO ordering_held_positions_1;
 			ALTER TABLE ordering_parked_events RENAME TO ordering_parked_events_1;
+			ALTER TABLE ordering_streams ADD COLUMN pruned BIGINT NOT NULL DEFAULT 0;
+			UPDATE ordering_streams SET pruned = last;
+			UPDATE ordering_streams SET pruned = (SELECT max(d.last) FROM ordering_done d WHERE d.stream = ordering_streams.stream) WHERE spans > 0;
 			CREATE TABLE ordering_jobs (
 				stream    %[1]s NOT NULL,
 				number    BIGINT NOT NULL,
@@ -113,13 +117,6 @@ func byNumbers(d sqldb.Dialect) string {
 				PRIMARY KEY (stream, number)
 			)%[4]s;
 			CREATE INDEX ordering_jobs_ended ON ordering_jobs (ended);
-			CREATE TABLE ordering_job_numbers (
-				stream    %[1]s NOT NULL,
-				number    BIGINT NOT NULL,
-				of_stream %[1]s NOT NULL,
-				of_number BIGINT NOT NULL,
-				PRIMARY KEY (stream, number)
-			)%[4]s;
 			CREATE TABLE ordering_skips (
 				stream %[1]s NOT NULL,
 				first  BIGINT NOT NULL,
@@ -160,11 +157,6 @@ func byNumbers(d sqldb.Dialect) string {
 				WHERE j.status <> 4 AND p.stream = (SELECT min(stream) FROM ordering_places_1 f WHERE f.event = j.event)
 				ORDER BY CASE j.status WHEN 1 THEN 1 WHEN 3 THEN 2 ELSE 3 END
 				ON CONFLICT DO NOTHING;
-			INSERT INTO ordering_job_numbers (stream, number, of_stream, of_number)
-				SELECT p.stream, p.number, j.stream, j.number
-				FROM ordering_jobs j JOIN ordering_places_1 p ON p.event = j.event
-				WHERE j.status <> 2 AND p.stream <> j.stream
-				ORDER BY j.status ON CONFLICT DO NOTHING;
 			INSERT INTO ordering_skips (stream, first, last, reason, ended)
 				SELECT p.stream, min(p.number), max(p.number), j.error, j.ended
 				FROM ordering_jobs_1 j JOIN ordering_places_1 p ON p.event = j.event

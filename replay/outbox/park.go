@@ -80,7 +80,9 @@ func (o *Outbox) Resume(ctx context.Context, event string) error {
 //
 // A receiver may have the event all the same: from an attempt that it did not
 // confirm, or because it asked for it before. The relay need not be in this
-// process. The error wraps [ErrNotParked] or what the database said.
+// process. The error wraps [ErrNotParked] or what the database said. If what the
+// database answered was lost, the event may be skipped all the same: Skip it
+// again, and ErrNotParked says that it is.
 func (o *Outbox) Skip(ctx context.Context, event string) error {
 	now := time.Now().UnixMicro()
 	return o.operate(ctx, "skip", event, func(tx *sql.Tx, id int64, reason string) error {

@@ -113,6 +113,17 @@ func TestRejects(t *testing.T) {
 	assert.Contains(t, kept, `{"line":4,"event":"input/1/3","verdict":"rejected as expected"`)
 }
 
+// Text that is none is kept byte by byte.
+func TestRejectsOfOtherBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rejects.ndjson")
+	line := "{\"op\":\"open\",\"account\":\"Caf\xe9\"}"
+	r := ledger(t, line+"\n", "-in", "-", "-db", "memory", "-rejects", path)
+	require.Equal(t, exitBad, r.code)
+	var kept struct{ Bytes []byte }
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, path)), &kept))
+	assert.Equal(t, line, string(kept.Bytes))
+}
+
 // Without -rejects what should not have happened is still kept, and what was
 // expected is not.
 func TestRejectsByDefault(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -40,7 +41,8 @@ type reject struct {
 	Verdict string        `json:"verdict"`
 	Reason  string        `json:"reason"`
 	Message *book.Message `json:"message,omitempty"`
-	Raw     string        `json:"raw,omitempty"` // of what is no message
+	Raw     string        `json:"raw,omitempty"`   // of what is no message
+	Bytes   []byte        `json:"bytes,omitempty"` // the same, in place of Raw, of what is no text
 }
 
 // place is where the message stood, or which one it is if it stood nowhere.
@@ -94,7 +96,11 @@ func (r *rejects) load() error {
 }
 
 func (r *rejects) malformed(m *feed.Malformed) {
-	r.keep(reject{Line: m.Line, Verdict: "malformed", Reason: m.Err.Error(), Raw: m.Raw}, true)
+	what := reject{Line: m.Line, Verdict: "malformed", Reason: m.Err.Error(), Raw: m.Raw}
+	if !utf8.ValidString(m.Raw) {
+		what.Raw, what.Bytes = "", []byte(m.Raw)
+	}
+	r.keep(what, true)
 }
 
 func (r *rejects) rejected(record audit.Record, verdict audit.Verdict) {

@@ -46,6 +46,9 @@ func (o *options) send(ctx context.Context, stdout, stderr io.Writer) (good bool
 	if kept != "" {
 		fmt.Fprintf(stdout, "rejects: %s\n", kept)
 	}
+	if sent+malformed == 0 && o.in != "" {
+		return false, errors.Join(err, errors.New("the input is empty: if it should not be, it was cut, or not written yet"))
+	}
 	return malformed == 0, err
 }
 
@@ -108,7 +111,10 @@ func addAll(ctx context.Context, in *input, p *producer.Producer, rejects *rejec
 			rejects.malformed(bad)
 			continue
 		}
-		if err != nil {
+		switch {
+		case err != nil && item.Message == nil:
+			return added, malformed, fmt.Errorf("input: %w", err)
+		case err != nil:
 			return added, malformed, fmt.Errorf("line %d: %w", item.Line, err)
 		}
 		added++

@@ -126,6 +126,14 @@ func TestHledger(t *testing.T) {
 			"commodity,amount,account,txnidx\n$,5,a,1\n$,-5,b,1\n",
 			[]string{"line 2: post [a 5 $] [b -5 $]"},
 		},
+		"a byte order mark": {
+			"\uFEFF" + header + pair("1", "a", "1", ""),
+			[]string{"line 2: post [a 1] [o -1]"},
+		},
+		"ends of lines as on Windows": {
+			strings.ReplaceAll(header+pair("1", "a", "1", ""), "\n", "\r\n"),
+			[]string{"line 2: post [a 1] [o -1]"},
+		},
 		"nothing": {header, nil},
 
 		"one commodity for another": {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/csv"
@@ -111,7 +112,11 @@ func (h *hledger) begin() error {
 
 // open reads the header.
 func (h *hledger) open(r io.Reader) error {
-	h.text = &recorder{r: r}
+	buffered := bufio.NewReader(r)
+	if begin, _ := buffered.Peek(len(byteOrderMark)); string(begin) == byteOrderMark {
+		_, _ = buffered.Discard(len(begin)) // it is there
+	}
+	h.text = &recorder{r: buffered}
 	h.csv = csv.NewReader(h.text)
 	h.csv.ReuseRecord = true
 	header, err := h.csv.Read()
@@ -124,7 +129,7 @@ func (h *hledger) open(r io.Reader) error {
 	h.text.take(h.csv.InputOffset())
 	h.columns = map[string]int{}
 	for i, name := range header {
-		h.columns[strings.TrimPrefix(name, byteOrderMark)] = i
+		h.columns[name] = i
 	}
 	for _, name := range neededColumns {
 		if _, ok := h.columns[name]; !ok {

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -65,13 +67,25 @@ func (b *postgres) write(ctx context.Context, do step) error {
 type Committer interface{ MayCommit() }
 
 // writeFor implements backend. It knows the connection of the transaction, to
-// say that it may be committed.
+// say that it may be committed. To wait for it is no part of an attempt, whose
+// time begins then: those who hang in their transactions do not use it up.
 func (b *postgres) writeFor(ctx context.Context, do step, apply effect) error {
-	conn, err := b.handlers.Conn(ctx)
+	own, began := left(ctx), time.Now()
+	waiting, leave := patient(ctx)
+	defer leave()
+	conn, err := b.handlers.Conn(waiting)
 	if err != nil {
+		if waiting.Err() != nil {
+			err = ctx.Err()
+		}
 		return err
 	}
 	defer conn.Close()
+	if time.Since(began) > own/2 && own > 0 {
+		again, end := context.WithTimeoutCause(waiting, own, dispatcher.ErrTimeout)
+		defer end()
+		ctx = again
+	}
 	var committer Committer
 	if err := conn.Raw(func(c any) error { committer, _ = c.(Committer); return nil }); err != nil {
 		return err

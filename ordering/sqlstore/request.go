@@ -35,9 +35,7 @@ func newRequest(ctx context.Context, do step, apply effect) *request {
 	r := &request{ctx: ctx, do: do, apply: apply, done: make(chan struct{})}
 	if apply != nil {
 		r.turns = make(chan *turn, 1)
-		if end, ok := ctx.Deadline(); ok {
-			r.own = max(time.Until(end), 1)
-		}
+		r.own = left(ctx)
 	}
 	return r
 }
@@ -113,17 +111,33 @@ func tooLong(limit time.Duration) error {
 // time returns the context of the request's effect, whose turn it is. It ends
 // with the caller's. But if that is the time of the attempt, it begins now: the
 // effects that were waited for have not used it up.
-func (r *request) time(limit time.Duration) (context.Context, context.CancelCauseFunc) {
+func (r *request) time(limit time.Duration) (context.Context, context.CancelFunc) {
 	cause := tooLong(limit)
 	if 0 < r.own && r.own < limit {
 		limit, cause = r.own, dispatcher.ErrTimeout
 	}
-	base, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
-	stop := context.AfterFunc(r.ctx, func() {
-		if err := context.Cause(r.ctx); err != dispatcher.ErrTimeout {
+	base, leave := patient(r.ctx)
+	ctx, end := context.WithTimeoutCause(base, limit, cause)
+	return ctx, func() { end(); leave() }
+}
+
+// patient returns a context that ends with ctx, but not with the time of an
+// attempt at a message.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if err := context.Cause(ctx); err != dispatcher.ErrTimeout {
 			cancel(err)
 		}
 	})
-	ctx, end := context.WithTimeoutCause(base, limit, cause)
-	return ctx, func(err error) { stop(); end(); cancel(err) }
+	return base, func() { stop(); cancel(nil) }
+}
+
+// left is the time until a context ends; 0 if it has no such time.
+func left(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(end), 1)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
@@ -257,36 +258,43 @@ func TestAnEffectThatHangs(t *testing.T) {
 }
 
 // TestTheTimeOfAnAttempt bounds an effect from when it begins: waiting for the
-// writer is no part of it, so effects that hang do not use up the others'
-// attempts.
+// writer, or for a connection, is no part of it, so effects that hang do not use
+// up the others' attempts.
 func TestTheTimeOfAnAttempt(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
-	sequencer, err := ordering.New(t.Context(), ordering.Config{Store: store,
-		Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
-			if job.Event.Type == "slow" {
-				<-ctx.Done()
-				return ctx.Err()
+	test := func(t *testing.T, store *sqlstore.Store, timeout time.Duration) {
+		sequencer, err := ordering.New(t.Context(), ordering.Config{Store: store,
+			Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+				if job.Event.Type == "slow" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return effect(job.Event.Name())(ctx, tx)
+			}),
+			Dispatcher: dispatcher.Config[ordering.Job]{Timeout: timeout, MaxAttempts: 2}})
+		require.NoError(t, err)
+		defer sequencer.Close()
+		const slow, quick = 5, 20
+		for i := range slow + quick {
+			e := &ordering.Event{Type: "quick", Positions: at(fmt.Sprint("s", i), 1)}
+			if i < slow {
+				e.Type = "slow"
 			}
-			return effect(job.Event.Name())(ctx, tx)
-		}),
-		Dispatcher: dispatcher.Config[ordering.Job]{Timeout: 100 * time.Millisecond, MaxAttempts: 2}})
-	require.NoError(t, err)
-	defer sequencer.Close()
-	const slow, quick = 5, 20
-	for i := range slow + quick {
-		e := &ordering.Event{Type: "quick", Positions: at(fmt.Sprint("s", i), 1)}
-		if i < slow {
-			e.Type = "slow"
+			require.NoError(t, sequencer.Offer(t.Context(), e, nil))
 		}
-		require.NoError(t, sequencer.Offer(t.Context(), e, nil))
+		require.NoError(t, sequencer.Drain(t.Context()))
+		require.NoError(t, sequencer.Err())
+		parked, err := sequencer.Parked(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, parked, slow, "and no other")
+		for _, p := range parked {
+			assert.Contains(t, p.Error, dispatcher.ErrTimeout.Error())
+		}
+		assert.Equal(t, quick, effects(t, store))
 	}
-	require.NoError(t, sequencer.Drain(t.Context()))
-	require.NoError(t, sequencer.Err())
-	parked, err := sequencer.Parked(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, parked, slow, "and no other")
-	for _, p := range parked {
-		assert.Contains(t, p.Error, dispatcher.ErrTimeout.Error())
-	}
-	assert.Equal(t, quick, effects(t, store))
+	t.Run("SQLite", func(t *testing.T) {
+		test(t, closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db"))), 100*time.Millisecond)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		test(t, closed(t)(postgres.Open(t.Context(), database(t)+"&pool_max_conns=1")), 500*time.Millisecond)
+	})
 }

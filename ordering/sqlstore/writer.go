@@ -211,7 +211,7 @@ func (w *writer) begin() (*sql.Tx, error) {
 // lend has the caller run his effect.
 func (w *writer) lend(r *request, tx *sql.Tx) error {
 	ctx, cancel := r.time(w.limit.get())
-	defer cancel(nil)
+	defer cancel()
 	defer w.shared.lend(ctx)()
 	t := &turn{ctx: ctx, tx: tx, ended: make(chan error, 1)}
 	r.turns <- t

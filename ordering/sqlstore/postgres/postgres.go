@@ -36,7 +36,8 @@
 // So that is how long taking over can take, and how long an effect, which has the
 // transaction, may wait for something else than the database. What a frozen
 // holder wrote is undone, and if it wakes up its commit fails. An effect in all
-// may take 30 seconds, see [sqlstore.Store.LimitEffects].
+// may take 30 seconds, see [sqlstore.Store.LimitEffects]. To connect may take 10
+// seconds, or what the URL says with connect_timeout.
 //
 // # Two processes
 //
@@ -77,8 +78,9 @@ const (
 )
 
 const (
-	idleTime  = 5 * time.Minute // after which a connection is closed
-	idleLimit = "15s"           // in a transaction
+	connectTime = 10 * time.Second // unless the URL says connect_timeout
+	idleTime    = 5 * time.Minute  // after which a connection is closed
+	idleLimit   = "15s"            // in a transaction
 )
 
 // Open opens the database at a URL, such as postgres://user@host/database, or
@@ -133,6 +135,9 @@ func parse(text string) (config *pgx.ConnConfig, connections int, err error) {
 			return nil, 0, errURL
 		}
 		return nil, 0, fmt.Errorf("the URL of the database has a wrong part: %w", cause)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTime
 	}
 	connections = handlers
 	if value, ok := config.RuntimeParams["pool_max_conns"]; ok {

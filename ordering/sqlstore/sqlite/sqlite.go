@@ -1,5 +1,20 @@
 // Package sqlite opens stores in SQLite databases, by the driver
 // modernc.org/sqlite, which is written in Go.
+//
+// # Two processes
+//
+// A database has one holder: the process, or the store in it, that opened it
+// last. Opening waits for a transaction of the one before that is under way, 10
+// seconds at most, and then fails with SQLITE_BUSY; so one that is frozen in a
+// transaction keeps the database until it is ended. What the one before has
+// committed is there for the new one. Whatever it commits, skips, parks, holds or
+// writes from then on is refused with [ordering.ErrFenced], with its effect,
+// and also if nobody else uses its streams: it has lost all of them, for good.
+// Nothing tells it before. It can still read, by its store's methods and by
+// Store.DB, and sees what the new one commits.
+//
+// So two processes that take turns to open the database again when they are
+// refused only keep each other from working: let one of them end.
 package sqlite
 
 import (

@@ -12,7 +12,8 @@ import (
 // under its mutex. An observer that is slower than the messages makes the
 // dispatcher wait for it once some thousands of events are outstanding.
 // Shutdown returns after the last event was observed. An observer must not
-// call the dispatcher's methods that wait.
+// wait for the dispatcher: what would is refused with [ErrNested], but for Do and
+// for waiting on tickets, which can wait for ever there.
 type Observer[M any] interface {
 	Observe(e Event[M])
 }

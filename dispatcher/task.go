@@ -46,15 +46,18 @@ func (s State) String() string {
 // named, all of them in Dispatcher.mu:
 //
 //	(queued  the intake         ─▶ waiting, running: a worker considers it)
-//	waiting  waiting            ─▶ ready (the last blocker is gone)
+//	waiting  waiting, or else   ─▶ ready (the last blocker is gone)
+//	         aside or beyond
 //	ready    ready              ─▶ running
 //	running  its worker's batch ─▶ ended, backoff, parked, waiting or ready (it widened)
 //	backoff  backoff            ─▶ ready, waiting
-//	parked   parked             ─▶ ready, waiting, ended (by an operator)
+//	parked   parked, and aside  ─▶ ready, waiting, ended (by an operator)
+//	         or beyond
 //
-// Its claim has a place in the set in all of them, which is granted in all but
-// waiting. Tasks of a batch other than the first are running while their
-// places still wait for the one before.
+// Its claim has a place in one of the two sets in all of them, see apart.go,
+// which is granted in all but waiting. Tasks of a batch other than the first are
+// running while their places still wait for the one before. What an operator
+// gives up counts as parked and is in none of the lists.
 type task[M any] struct {
 	id    uint64 // order of arrival
 	msg   M

@@ -218,10 +218,15 @@ func (r *run[T]) demote() {
 // insertReader is insert for an IS step.
 func (s *Set[T]) insertReader(st *step[T]) {
 	n := st.node
+	// Like inFront, from both ends.
 	var front *run[T]
 	late := n.firstX
-	for late != nil && late.steps.first().place.before(st.place) {
+	for last := n.lastX; late != nil && late.steps.first().place.before(st.place); last = last.prevX {
 		s.looked++
+		if last.steps.first().place.before(st.place) {
+			front, late = last, last.nextX
+			break
+		}
 		front, late = late, late.nextX
 	}
 	n.read(st, front)

@@ -91,7 +91,7 @@ func (s *Sequencer) pump(ctx context.Context, streams []*stream) {
 // for later, unless it never can be.
 func (s *Sequencer) putBackLocked(t *task, err error, a *after) (later bool) {
 	switch {
-	case errors.Is(err, dispatcher.ErrTooLarge), errors.Is(err, errUnwound):
+	case errors.Is(err, dispatcher.ErrTooLarge), errors.Is(err, errUnwound), errors.As(err, new(*dispatcher.PanicError)):
 		s.parkLocked(t, err, a)
 		s.holdLocked(t, a)
 		return false

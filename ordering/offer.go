@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
@@ -81,10 +82,28 @@ func (s *Sequencer) validate(e *Event) error {
 	if err := e.Validate(); err != nil {
 		return err
 	}
-	if most := s.cfg.Dispatcher.MaxPendingBytes; most > 0 && s.cfg.Dispatcher.Size(Job{Event: e}) > most {
-		return fmt.Errorf("ordering: event %.80q: %w", e.Name(), dispatcher.ErrTooLarge)
+	most := s.cfg.Dispatcher.MaxPendingBytes
+	if most == 0 {
+		return nil
+	}
+	size, err := s.size(e)
+	if err == nil && size > most {
+		err = dispatcher.ErrTooLarge
+	}
+	if err != nil {
+		return fmt.Errorf("ordering: event %.80q: %w", e.Name(), err)
 	}
 	return nil
+}
+
+// size asks for the size of an event. A panic is the error.
+func (s *Sequencer) size(e *Event) (size int64, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &dispatcher.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return s.cfg.Dispatcher.Size(Job{Event: e}), nil
 }
 
 // begin takes the turn for a source.

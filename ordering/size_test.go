@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,21 +9,28 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 )
 
-// TestSizePanics: an event whose size cannot be known is parked when its turn
-// comes, and not tried again and again.
+// TestSizePanics: an event whose size cannot be known is refused. If that shows
+// only when its turn comes, it is parked, and not tried again and again.
 func TestSizePanics(t *testing.T) {
+	asked := 0
 	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1 << 20, Size: func(j Job) int64 {
-		if j.Event.ID == "a2" {
+		if j.Event.ID == "b2" {
+			asked++
+		}
+		if j.Event.ID == "a1" || asked > 1 {
 			panic(errShaky)
 		}
 		return 1
 	}}}
 	story(t, cfg, func(t *testing.T, r *rig) {
-		r.offer(series("a", 2, 3)...)
-		r.offer(series("a", 1, 1)...)
-		require.Equal(t, []string{"a1"}, r.ran())
-		require.Len(t, r.parked(), 1)
+		err := r.seq.Offer(t.Context(), ev("a1", "a=1"), r.done)
+		require.ErrorIs(t, err, errShaky)
+		require.True(t, errors.As(err, new(*dispatcher.PanicError)))
+
+		r.offer(series("b", 2, 2)...)
 		r.offer(series("b", 1, 1)...)
-		require.Equal(t, []string{"a1", "b1"}, r.ran(), "others go on")
+		require.Equal(t, []string{"b1"}, r.ran())
+		require.Len(t, r.parked(), 1)
+		require.Equal(t, 2, asked)
 	})
 }

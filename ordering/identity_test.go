@@ -237,3 +237,17 @@ func TestHashIsOfWhatAnEventSays(t *testing.T) {
 	assert.Equal(t, e.Hash(), empty.Hash())
 	assert.NotEqual(t, Hash{}, (&Event{}).Hash())
 }
+
+// TestNoDeadLetterIsToldOfThatIsNone: what is parked, or held behind that, is no
+// dead letter, in the log either.
+func TestNoDeadLetterIsToldOfThatIsNone(t *testing.T) {
+	var log bytes.Buffer
+	cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), DeadLetter: func(context.Context, *Event, error) error { return nil }}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		r.failing("a1", errors.New("bad"))
+		r.offer(series("a", 1, 3)...)
+		require.Len(t, r.parked(), 1)
+		assert.Contains(t, log.String(), "streams parked")
+		assert.NotContains(t, log.String(), "dead")
+	})
+}

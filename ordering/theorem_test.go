@@ -39,19 +39,26 @@ func drawHistory(rt *rapid.T) *history {
 	streams := rapid.IntRange(1, 4).Draw(rt, "streams")
 	next := make([]uint64, streams)
 	n := rapid.IntRange(1, 40).Draw(rt, "events")
+	ids := rapid.SampledFrom([]string{"of their own", "one for all", "the default"}).Draw(rt, "IDs")
 	for i := range n {
-		e := &Event{ID: fmt.Sprintf("e%d", i)}
+		e := &Event{Type: fmt.Sprintf("e%d", i)} // by which the test knows it
 		for s := range streams {
 			if len(e.Positions) == 0 && s == streams-1 || rapid.IntRange(0, 2).Draw(rt, "on") == 0 {
 				next[s]++
 				e.Positions = append(e.Positions, Position{Stream: key(fmt.Sprintf("s%d", s)), Number: next[s]})
 			}
 		}
+		switch ids {
+		case "of their own":
+			e.ID = e.Type
+		case "one for all":
+			e.ID = "same"
+		}
 		h.events = append(h.events, e)
 		h.durations = append(h.durations, time.Duration(rapid.IntRange(0, 50).Draw(rt, "ms"))*time.Millisecond)
 		h.failures = append(h.failures, rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "failures"))
 		if rapid.IntRange(0, 9).Draw(rt, "skip") == 0 {
-			h.skips[e.ID] = true
+			h.skips[e.Type] = true
 		}
 	}
 	// Every event arrives never, once or more often, near its place or not.
@@ -97,14 +104,14 @@ func (p *play) config() Config {
 		MaxEarly: p.early, MaxActive: p.active,
 		Dispatcher: dispatcher.Config[Job]{Workers: 3, MaxAttempts: 3},
 		FailureFor: func(e *Event, _ error) Policy {
-			if p.skips[e.ID] {
+			if p.skips[e.Type] {
 				return Skip
 			}
 			return Park
 		}}
 	if p.free {
 		cfg.Keys = func(e *Event, claim *lockkeys.Claim) error {
-			claim.Exclusive(key(e.ID))
+			claim.Exclusive(key(e.Type))
 			return nil
 		}
 	}
@@ -112,7 +119,7 @@ func (p *play) config() Config {
 }
 
 func (p *play) handle(ctx context.Context, job Job) error {
-	id := job.Event.ID
+	id := job.Event.Type
 	var i int
 	fmt.Sscanf(id, "e%d", &i)
 	p.mu.Lock()
@@ -185,7 +192,7 @@ func (p *play) run() error {
 		time.Sleep(a.pause)
 		copied := *p.events[a.event]
 		p.mu.Lock()
-		p.offered[copied.ID]++
+		p.offered[copied.Type]++
 		p.mu.Unlock()
 		if err := seq.Offer(context.Background(), &copied, p.done); err != nil {
 			return err
@@ -195,7 +202,7 @@ func (p *play) run() error {
 	// streams come, so that no loss goes unnoticed.
 	for _, e := range p.events {
 		p.mu.Lock()
-		p.offered[e.ID]++
+		p.offered[e.Type]++
 		p.mu.Unlock()
 		if last := e == p.events[len(p.events)-1]; last || !p.acknowledged(e) {
 			if err := seq.Offer(context.Background(), e, p.done); err != nil {
@@ -203,7 +210,7 @@ func (p *play) run() error {
 			}
 		} else {
 			p.mu.Lock()
-			p.offered[e.ID]--
+			p.offered[e.Type]--
 			p.mu.Unlock()
 		}
 	}
@@ -218,13 +225,30 @@ func (p *play) run() error {
 	if err == nil && len(parked) > 0 {
 		err = fmt.Errorf("parked: %+v", parked)
 	}
-	return errors.Join(err, seq.Close(), p.check())
+	return errors.Join(err, p.impostors(seq), seq.Close(), p.check())
+}
+
+// impostors are other events with the numbers of those that were.
+func (p *play) impostors(seq *Sequencer) error {
+	for _, e := range p.events {
+		for _, positions := range [][]Position{e.Positions, e.Positions[:1], append(e.Positions[:len(e.Positions):len(e.Positions)], Position{Stream: key("new"), Number: 1})} {
+			impostor := &Event{ID: e.ID, Type: e.Type, Positions: positions, Payload: []byte("another amount")}
+			told := make(chan Outcome, 1)
+			if err := seq.Offer(context.Background(), impostor, func(_ *Event, o Outcome) { told <- o }); err != nil {
+				return err
+			}
+			if o := <-told; o.Result != Refused || !errors.Is(o.Err, ErrContradiction) {
+				return fmt.Errorf("an impostor of %s (%s) was %v: %w", e.Type, FormatSequenceID(positions), o.Result, o.Err)
+			}
+		}
+	}
+	return nil
 }
 
 func (p *play) acknowledged(e *Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range p.told[e.ID] {
+	for _, o := range p.told[e.Type] {
 		if o.Ack() {
 			return true
 		}
@@ -235,7 +259,7 @@ func (p *play) acknowledged(e *Event) bool {
 func (p *play) done(e *Event, o Outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told[e.ID] = append(p.told[e.ID], o)
+	p.told[e.Type] = append(p.told[e.Type], o)
 }
 
 // check compares with the reference model, which is: every event once, and on
@@ -245,22 +269,22 @@ func (p *play) check() error {
 	defer p.mu.Unlock()
 	last := map[lockkeys.Key]*Event{}
 	for _, e := range p.events {
-		if len(p.told[e.ID]) != p.offered[e.ID] {
-			return fmt.Errorf("%s: offered %d times, told %v", e.ID, p.offered[e.ID], p.told[e.ID])
+		if len(p.told[e.Type]) != p.offered[e.Type] {
+			return fmt.Errorf("%s: offered %d times, told %v", e.Type, p.offered[e.Type], p.told[e.Type])
 		}
 		want := 1
-		if p.skips[e.ID] {
+		if p.skips[e.Type] {
 			want = 0
 		}
-		if p.applied[e.ID] != want {
-			return fmt.Errorf("%s was applied %d times, not %d", e.ID, p.applied[e.ID], want)
+		if p.applied[e.Type] != want {
+			return fmt.Errorf("%s was applied %d times, not %d", e.Type, p.applied[e.Type], want)
 		}
 		if want == 0 {
 			continue
 		}
 		for _, position := range e.Positions {
-			if before := last[position.Stream]; before != nil && !p.free && p.ended[before.ID] > p.begun[e.ID] {
-				return fmt.Errorf("%s began before %s ended", e.ID, before.ID)
+			if before := last[position.Stream]; before != nil && !p.free && p.ended[before.Type] > p.begun[e.Type] {
+				return fmt.Errorf("%s began before %s ended", e.Type, before.Type)
 			}
 			last[position.Stream] = e
 		}
@@ -272,7 +296,7 @@ func (p *play) check() error {
 				return err
 			}
 			if states[0].Last < position.Number || states[0].HeldAt != 0 {
-				return fmt.Errorf("%s: position %v, but state %+v", e.ID, position, states[0])
+				return fmt.Errorf("%s: position %v, but state %+v", e.Type, position, states[0])
 			}
 		}
 	}

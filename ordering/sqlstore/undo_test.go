@@ -273,7 +273,7 @@ func TestTheTimeOfAnAttempt(t *testing.T) {
 			Dispatcher: dispatcher.Config[ordering.Job]{Timeout: timeout, MaxAttempts: 2}})
 		require.NoError(t, err)
 		defer sequencer.Close()
-		const slow, quick = 5, 20
+		const slow, quick = 3, 20
 		for i := range slow + quick {
 			e := &ordering.Event{Type: "quick", Positions: at(fmt.Sprint("s", i), 1)}
 			if i < slow {

@@ -259,18 +259,21 @@ func (s *Sequencer) arriveAgain(ctx context.Context, t *task) {
 		return
 	}
 	defer s.passTurn()
-	err := s.surely(ctx, "acquire", func() error { return s.load(ctx, s.unknown(t.event)) })
-	var streams []*stream
-	s.mu.Lock()
 	t.slots = t.slots[:0]
-	switch {
-	case err == nil && s.placeLocked(t):
-		streams = t.streams()
-		if s.arriveLocked(t, &a) {
-			s.enterEarlyLocked(t)
+	s.mu.Lock()
+	for !s.placeLocked(t) {
+		s.mu.Unlock()
+		err := s.surely(ctx, "acquire", func() error { return s.load(ctx, s.unknown(t.event)) })
+		s.mu.Lock()
+		if err != nil {
+			s.endLocked(t, Outcome{Unfinished, err}, &a)
+			s.mu.Unlock()
+			return
 		}
-	default:
-		s.endLocked(t, Outcome{Unfinished, errors.Join(err, s.mu.err)}, &a)
+	}
+	streams := t.streams()
+	if s.arriveLocked(t, &a) {
+		s.enterEarlyLocked(t)
 	}
 	s.mu.Unlock()
 	s.do(&a)

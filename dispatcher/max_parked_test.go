@@ -88,9 +88,9 @@ func TestEverythingIsParked(t *testing.T) {
 					cfg.MaxParked, cfg.MaxPending, cfg.MaxPendingBytes, cfg.Size = 1000, 1000, 2*maxPending, func(*job) int64 { return 2 }
 					most = 2 * maxPending
 				}
-				down := true
+				var up atomic.Bool
 				run := func(context.Context) error {
-					if down {
+					if !up.Load() {
 						return errBoom
 					}
 					return nil
@@ -119,7 +119,7 @@ func TestEverythingIsParked(t *testing.T) {
 					require.NoError(t, d.Skip(oldest))
 				}
 				time.Sleep(time.Second)
-				down = false
+				up.Store(true)
 				for _, p := range d.Parked() {
 					require.NoError(t, d.Resume(p.ID))
 				}

@@ -133,6 +133,7 @@ func TestWaitingForOneself(t *testing.T) {
 					}
 					require.NoError(t, d.Submit(t.Context(), it, opts...))
 					time.Sleep(2 * time.Second)
+					synctest.Wait()
 					full := cfg.Failure != dispatcher.Park || name == "Close" || name == "Shutdown" || name == "Drain"
 					require.Len(t, errs, 1)
 					if full { // a parked message has no slot

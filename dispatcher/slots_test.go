@@ -126,7 +126,7 @@ func TestSlotsGivenBackByAnOperator(t *testing.T) {
 					submit(t, d, newJob("", nil, []string{"a", "b"}[min(i/3, 1)]))
 				}
 				time.Sleep(2 * time.Second)
-				submit(t, d, newJob("", takes(time.Hour, nil), "c"), newJob("", takes(time.Hour, nil), "d"))
+				submit(t, d, newJob("", takes(time.Minute, nil), "c"), newJob("", takes(time.Minute, nil), "d"))
 				require.Equal(t, 62, d.Stats().Beyond)
 				require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
 				accepted := make(chan error, 1)

@@ -28,6 +28,7 @@ type job struct {
 	claim   lockkeys.Claim
 	reply   book.Reply
 	refused error // why the book refused it
+	lost    bool  // another program has the database: what was read and found here does not count
 	copied  bool  // it is a copy by its ID, and reply and refused are those of the first
 	run     audit.Run
 	outcome ordering.Outcome
@@ -105,7 +106,11 @@ func (s *Service) handle(ctx context.Context, oj ordering.Job) (err error) {
 	}
 	if err := s.do(ctx, oj, j); err != nil {
 		if errors.Is(err, ordering.ErrFenced) {
+			j.lost = true
 			j.outcome.Result = ordering.Unfinished // of one that was not offered here, nobody else says so
+			if !j.revived {
+				s.abort(fmt.Errorf("another program has taken over the database: %w", err))
+			}
 		}
 		return err
 	}
@@ -117,7 +122,7 @@ func (s *Service) handle(ctx context.Context, oj ordering.Job) (err error) {
 func (s *Service) do(ctx context.Context, oj ordering.Job, j *job) error {
 	e, m := oj.Event, j.message
 	var result store.Result
-	j.reply, j.refused, j.copied = book.Reply{}, nil, false // of an earlier attempt
+	j.reply, j.refused, j.copied, j.lost = book.Reply{}, nil, false, false // of an earlier attempt
 	if m.ID != "" {
 		first, err := s.cfg.Store.Known(ctx, m.ID)
 		if err != nil {
@@ -132,7 +137,7 @@ func (s *Service) do(ctx context.Context, oj ordering.Job, j *job) error {
 			if first.Rejection != nil {
 				j.refused = first.Rejection
 			}
-			return s.cfg.Store.Commit(ctx, oj, result)
+			return s.commit(ctx, oj, result)
 		default:
 			j.refused = &book.Rejection{Reason: book.IDTaken, Detail: fmt.Sprintf(
 				"%.80q is that of a message that says something else, or has other numbers: give this one an id of its own", m.ID)}
@@ -157,7 +162,19 @@ func (s *Service) do(ctx context.Context, oj ordering.Job, j *job) error {
 	} else if result.Known != nil {
 		result.Known.Reply = j.reply
 	}
-	return s.cfg.Store.Commit(ctx, oj, result)
+	return s.commit(ctx, oj, result)
+}
+
+// commit makes a result lasting. That its numbers are done already may be the
+// work of a program that has taken over the database; then it is that that is told.
+func (s *Service) commit(ctx context.Context, oj ordering.Job, result store.Result) error {
+	err := s.cfg.Store.Commit(ctx, oj, result)
+	if errors.Is(err, ordering.ErrDuplicate) {
+		if lost := s.cfg.Store.Holds(ctx); errors.Is(lost, ordering.ErrFenced) {
+			return lost
+		}
+	}
+	return err
 }
 
 // inputOf returns the input that a message was numbered for, 0 if its sender
@@ -209,7 +226,7 @@ func (s *Service) observe(e dispatcher.Event[ordering.Job]) {
 		s.cfg.Audit.Contention.Started(e.ID, e.Time)
 	case dispatcher.Finished:
 		j := s.jobs.remove(e.Message.Event)
-		if j == nil || j.run.Begin == 0 || j.outcome.Result == ordering.Unfinished {
+		if j == nil || j.run.Begin == 0 || j.lost || j.outcome.Result == ordering.Unfinished {
 			s.cfg.Audit.Void(e.ID) // it did not run, or its effect was refused
 			return
 		}

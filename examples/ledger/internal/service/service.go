@@ -240,6 +240,8 @@ func (s *Service) ended(e *ordering.Event, o ordering.Outcome) {
 		if errors.Is(o.Err, ordering.ErrFenced) {
 			s.abort(fmt.Errorf("another program has taken over the database: %w", o.Err))
 		}
+	case j.lost: // and the other program has done it
+		s.before.Add(1)
 	case ran:
 		s.started.Do(s.first)
 	default:

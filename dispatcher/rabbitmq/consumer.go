@@ -21,9 +21,9 @@ type Receiver interface {
 	//
 	// An error means that the message was not taken, and that settle is not
 	// called: that of ctx once it has ended, or one with which the consumer
-	// ends; then the message goes back to the queue. Or it is a
-	// [*ordering.StoreError]: then the same message is given to Receive again,
-	// after a back-off. A panic counts as an error, a [*dispatcher.PanicError].
+	// ends; then the message goes back to the queue. Or it passes, being a
+	// [*ordering.StoreError] or [dispatcher.ErrTooManyParked]: then the same
+	// message is given to Receive again, after a back-off. A panic counts as an error, a [*dispatcher.PanicError].
 	//
 	// A receiver may be wrapped around one of this package's. It passes ctx on,
 	// or a context made from it, by which they know their consumer.
@@ -36,14 +36,14 @@ type Receiver interface {
 // when its effect is durable. Make one with [NewConsumer]; its methods may be
 // called from any number of goroutines at once.
 type Consumer struct {
-	cfg     ConsumerConfig
-	link    *link
-	running atomic.Bool
-	terms   sync.WaitGroup             // those of an Owner that have not ended
-	returns backoff.ExponentialBackOff // of the goroutine in Run; see pause
-	stuck   stuck
-	away    atomic.Pointer[error] // of the store, while a message waits for it
-	rare    struct{ letter, stuck, left, limit, lost, away seldom }
+	cfg      ConsumerConfig
+	link     *link
+	running  atomic.Bool
+	terms    sync.WaitGroup             // those of an Owner that have not ended
+	returns  backoff.ExponentialBackOff // of the goroutine in Run; see pause
+	stuck    stuck
+	obstacle atomic.Pointer[error] // why a message is not taken now, while it waits
+	rare     struct{ letter, stuck, left, limit, lost, obstacle seldom }
 
 	connected                                             atomic.Bool
 	received, acked, deadLettered, returned, late, epochs atomic.Uint64
@@ -152,15 +152,16 @@ func (c *Consumer) window(wide bool) int {
 
 // Ready returns nil while the consumer consumes, for readiness checks. Otherwise
 // the error wraps why it does not, as far as that is known: an [*amqp.Error] of
-// the broker's, or the [*ordering.StoreError] for which a message waits. While
+// the broker's, or the [*ordering.StoreError] or [dispatcher.ErrTooManyParked] for
+// which a message waits. While
 // dead letters are not taken, though the consumer may go on with others, it is a
 // [*StuckError].
 func (c *Consumer) Ready() error {
 	if !c.connected.Load() {
 		return because(fmt.Errorf("rabbitmq: queue %s is not being consumed", c.cfg.Queue), c.link.why())
 	}
-	if err := c.away.Load(); err != nil {
-		return fmt.Errorf("rabbitmq: queue %s waits for the store: %w", c.cfg.Queue, *err)
+	if err := c.obstacle.Load(); err != nil {
+		return fmt.Errorf("rabbitmq: queue %s waits: %w", c.cfg.Queue, *err)
 	}
 	return c.stuck.trouble(&c.cfg)
 }

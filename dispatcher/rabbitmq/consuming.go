@@ -157,9 +157,10 @@ func (w *consuming) finish() error {
 	}
 }
 
-// give gives one message to the receiver. While the store is away it keeps the
-// channel, with all that it has, and gives the message again after a while: a
-// message that goes back to its queue too often is dropped by the broker.
+// give gives one message to the receiver. While that cannot take it, for a reason
+// that passes, it keeps the channel, with all that it has, and gives the message
+// again after a while: a message that goes back to its queue too often is dropped
+// by the broker.
 func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	m.Acknowledger = nil
 	w.received.Add(1)
@@ -168,7 +169,7 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 	w.look(m)
 	d := &delivery{consuming: w, message: m}
 	err := w.call(ctx, d)
-	if isAway(err) && !d.settled.Load() {
+	if passes(err) && !d.settled.Load() {
 		err = w.giveAgain(ctx, d, err)
 	}
 	if err == nil {
@@ -182,30 +183,31 @@ func (w *consuming) give(ctx context.Context, m amqp.Delivery) error {
 		return w.fault(err)
 	case ended:
 		return nil // receive looks why
-	case isAway(err):
+	case passes(err):
 		return fmt.Errorf("a message was not taken, and is to come again: %w", err)
 	}
 	return w.fault(err)
 }
 
-// isAway tells whether a message was not taken since the store did not answer as
-// it should.
-func isAway(err error) bool {
-	return errors.As(err, new(*ordering.StoreError)) && !errors.Is(err, ordering.ErrStopped)
+// passes reports whether a message was not taken for a reason that passes: the
+// store did not answer as it should, or as much is parked as may be.
+func passes(err error) bool {
+	return errors.Is(err, dispatcher.ErrTooManyParked) ||
+		errors.As(err, new(*ordering.StoreError)) && !errors.Is(err, ordering.ErrStopped)
 }
 
-// giveAgain gives a message to the receiver until the store does not fail, or
-// ctx ends.
+// giveAgain gives a message to the receiver until the reason has passed, or ctx
+// ends.
 func (w *consuming) giveAgain(ctx context.Context, d *delivery, err error) error {
-	defer w.away.Store(nil)
+	defer w.obstacle.Store(nil)
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval = w.cfg.MinBackoff, w.cfg.MaxBackoff
-	for isAway(err) && !d.settled.Load() && ctx.Err() == nil {
+	for passes(err) && !d.settled.Load() && ctx.Err() == nil {
 		reason := err
-		w.away.Store(&reason)
+		w.obstacle.Store(&reason)
 		wait := delays.NextBackOff()
-		w.rare.away.say(func(missed int) {
-			w.cfg.Logger.Warn("rabbitmq: the store does not take a message, which is given to it again; the queue waits",
+		w.rare.obstacle.say(func(missed int) {
+			w.cfg.Logger.Warn("rabbitmq: a message cannot be taken now and is given again; the queue waits",
 				"queue", w.cfg.Queue, "message", d.message.MessageId, "again_in", wait, "not_logged", missed, "error", err)
 		})
 		sleep(ctx, wait)

@@ -79,7 +79,7 @@ const longestPause = time.Minute
 // longer each time that nothing was acknowledged on it, so that a cause that
 // lasts does not use up the messages' delivery limit soon.
 func (c *Consumer) pause(err error, progress bool) error {
-	if !errors.Is(err, errReturned) && !isAway(err) {
+	if !errors.Is(err, errReturned) && !passes(err) {
 		return err
 	}
 	if progress {

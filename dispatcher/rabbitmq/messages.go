@@ -26,7 +26,8 @@ import (
 // was run may come again.
 //
 // A message that the dispatcher parks stays in the prefetch window; where that
-// may be many, use numbered events.
+// may be many, use numbered events. One that would go behind what is parked when
+// Config.MaxParked is reached waits, with the queue behind it, and Ready says so.
 func Messages[M any](d *dispatcher.Dispatcher[M], decode func(m amqp.Delivery) (M, error)) Receiver {
 	r := &messages[M]{dispatcher: d, decode: decode}
 	r.mu.running = map[string][]*run{}

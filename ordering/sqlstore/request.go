@@ -113,7 +113,10 @@ func tooLong(limit time.Duration) error {
 // effects that were waited for have not used it up.
 func (r *request) time(limit time.Duration) (context.Context, context.CancelFunc) {
 	cause := tooLong(limit)
-	if 0 < r.own && r.own < limit {
+	if r.own == 0 {
+		return context.WithTimeoutCause(r.ctx, limit, cause)
+	}
+	if r.own < limit {
 		limit, cause = r.own, dispatcher.ErrTimeout
 	}
 	base, leave := patient(r.ctx)

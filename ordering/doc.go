@@ -87,4 +87,9 @@
 // turns with a stream, it is quicker to let each begin a turn with a new
 // sequencer. That takes over the streams that have held events or are parked for
 // a gap, if they are its own; see [Config.Owns].
+//
+// Streams have holders, lock keys have not: each process knows its own only. If
+// one goes on with an event after another has taken over other streams, as one
+// does that was frozen meanwhile, their handlers may overlap though their keys
+// conflict. Each event is applied once all the same.
 package ordering

@@ -36,10 +36,11 @@ import (
 const driverName = "sqlite"
 
 // The most connections that read at the same time, for the store and for its
-// callers. So many stay open.
+// callers, and after which time one that nobody needs is closed.
 const (
-	readers = 4
-	callers = 16
+	readers  = 4
+	callers  = 16
+	idleTime = 5 * time.Minute
 )
 
 // Open opens the database at path and makes it if it is not there, as a file
@@ -118,7 +119,8 @@ func keepLog(ctx context.Context, connector sqldriver.Connector) error {
 func pool(connector sqldriver.Connector, connections int) *sql.DB {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(readers)
+	db.SetMaxIdleConns(connections) // to open one takes longer than most reads
+	db.SetConnMaxIdleTime(idleTime)
 	return db
 }
 

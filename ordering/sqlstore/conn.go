@@ -197,21 +197,34 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 }
 
 func (c *conn) exec(ctx context.Context, kept map[string]driver.Stmt, query string, args []driver.NamedValue) (driver.Result, error) {
-	s := kept[query]
+	s, err := c.compiled(ctx, kept, query)
 	if s == nil {
-		if len(kept) >= maxStatements {
+		if err == nil {
 			return c.driverConn.ExecContext(ctx, query, args)
 		}
-		var err error
-		if s, err = c.driverConn.PrepareContext(ctx, query); err != nil {
-			return nil, err
-		}
-		kept[query] = s
+		return nil, err
 	}
 	return s.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
-// QueryContext asks the driver.
+// compiled returns a statement that is kept compiled, or nil if there are too
+// many of them.
+func (c *conn) compiled(ctx context.Context, kept map[string]driver.Stmt, query string) (driver.Stmt, error) {
+	s := kept[query]
+	if s != nil || len(kept) >= maxStatements {
+		return s, nil
+	}
+	s, err := c.driverConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	kept[query] = s
+	return s, nil
+}
+
+// QueryContext asks the driver. What the store itself asks is kept compiled: it
+// reads an answer to its end before it asks the same again, which an effect need
+// not do.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.QueryContext(ctx, query, args)
@@ -220,7 +233,18 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.driverConn.QueryContext(ctx, query, args)
+	var s driver.Stmt
+	if c.shared.effect.Load() == nil {
+		if s, err = c.compiled(ctx, c.statements, query); err != nil {
+			return nil, c.explain(err)
+		}
+	}
+	var rows driver.Rows
+	if s != nil {
+		rows, err = s.(driver.StmtQueryContext).QueryContext(ctx, args)
+	} else {
+		rows, err = c.driverConn.QueryContext(ctx, query, args)
+	}
 	return rows, c.explain(err)
 }
 

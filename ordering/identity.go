@@ -38,7 +38,8 @@ func (e *Event) Hash() Hash {
 			}
 		}
 	}
-	return Hash(h.Sum(size[:0])[:16])
+	var sum [sha256.Size]byte // its room, so that nothing is allocated
+	return Hash(h.Sum(sum[:0])[:16])
 }
 
 // sorted returns positions in the order of their streams.

@@ -23,7 +23,7 @@ run:
 	go run ./examples/ledger $(ARGS)
 
 test: deps lint
-	for m in $(MODULES); do (cd $$m && go test -race -timeout 14m ./... && echo "module $$m: $$SECONDS s"); done
+	for m in $(MODULES); do (cd $$m && go test -race -timeout 19m ./... && echo "module $$m: $$SECONDS s"); done
 	go test ./lockkeys ./dispatcher # allocations and full load, which -race leaves out
 
 lint:

@@ -112,8 +112,11 @@ func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context
 		if err := apply(effectContext{ctx, s}, tx); err != nil || time.Since(began) < longEffect {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1 WHERE stream = $2 AND number = $3`, c.ended(), c.streams[0], c.numbers[0])
-		return err
+		// If that fails, so does the commit, which says why: the connection was
+		// lost, or PostgreSQL takes no statement any more since one of the
+		// effect's has failed. Neither is an error that the effect gave.
+		_, _ = tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1 WHERE stream = $2 AND number = $3`, c.ended(), c.streams[0], c.numbers[0])
+		return nil
 	})
 	if err == nil {
 		job.Committed()

@@ -72,7 +72,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 	cfg := service.Config{
 		Store: s.store, Input: id, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
 		Audit: s.audit, OnEnd: onEnd, OnRefused: s.rejects.refused,
-		OnFirst: func(before int) { s.goesOn(stderr, before) },
+		OnFirst: func(at time.Time, before int) { s.goesOn(stderr, at, before) },
 		Logger:  o.serviceLogger(stderr),
 	}
 	if in.source != nil {
@@ -135,11 +135,8 @@ func (s *session) catchUp(ctx context.Context) error {
 }
 
 // goesOn says, with the first message that was not done before, how many were.
-func (s *session) goesOn(stderr io.Writer, before int) {
-	if before == 0 {
-		return
-	}
-	s.restart = time.Since(s.options.started)
+func (s *session) goesOn(stderr io.Writer, at time.Time, before int) {
+	s.restart = at.Sub(s.options.started)
 	done := "1 message that was"
 	if before > 1 {
 		done = fmt.Sprintf("%d messages that were", before)

@@ -47,9 +47,10 @@ type Config struct {
 	// goroutines: the names of their events, and whether those have the numbers
 	// of their senders.
 	OnBefore func(event string, own bool, line int, m *book.Message)
-	// OnFirst, if set, is called when the first message has ended that was not
-	// done before, with the number of those that were.
-	OnFirst func(before int)
+	// OnFirst, if set, is called once a message has ended that was not done
+	// before, if any were: with when the first one did, and the number of those
+	// that were, as far as they are known then.
+	OnFirst func(at time.Time, before int)
 	// MaxPending bounds the messages that were submitted and have not ended.
 	// Default: 8192, which is small enough for progress to mean something.
 	MaxPending int
@@ -70,7 +71,8 @@ type Service struct {
 	jobs      jobs
 
 	accepted, before, held, refused, revived, unfinished, gone atomic.Int64
-	started                                                    sync.Once // with the first message that was not done before
+	firstEnd                                                   atomic.Pointer[time.Time] // of the first message that was not done before
+	goesOn                                                     sync.Once                 // calls OnFirst
 
 	end ending
 
@@ -243,12 +245,13 @@ func (s *Service) ended(e *ordering.Event, o ordering.Outcome) {
 	case j.lost: // and the other program has done it
 		s.before.Add(1)
 	case ran:
-		s.started.Do(s.first)
+		s.first()
 	default:
 		s.before.Add(1)
 		if s.cfg.OnBefore != nil {
 			s.cfg.OnBefore(e.Name(), inputOf(e) == 0, j.line, j.message)
 		}
+		s.tellFirst()
 	}
 	if !ran { // it never came to the handler, so no more will be heard of it
 		s.jobs.remove(e)
@@ -259,9 +262,21 @@ func (s *Service) ended(e *ordering.Event, o ordering.Outcome) {
 	}
 }
 
+// first notes that a message has ended that was not done before.
 func (s *Service) first() {
-	if s.cfg.OnFirst != nil {
-		s.cfg.OnFirst(int(s.before.Load()))
+	if s.firstEnd.Load() == nil {
+		now := time.Now()
+		s.firstEnd.CompareAndSwap(nil, &now)
+	}
+	s.tellFirst()
+}
+
+// tellFirst calls OnFirst if it is time. Which is known first, that a message was
+// done before or that another one has ended, is up to chance.
+func (s *Service) tellFirst() {
+	at, before := s.firstEnd.Load(), s.before.Load()
+	if at != nil && before > 0 && s.cfg.OnFirst != nil {
+		s.goesOn.Do(func() { s.cfg.OnFirst(*at, int(before)) })
 	}
 }
 

@@ -29,11 +29,9 @@ import (
 
 	driver "modernc.org/sqlite"
 
+	"github.com/interlock-go/interlock/internal/sqlitefile"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
-
-// driverName is that under which the driver registers itself.
-const driverName = "sqlite"
 
 // The most connections that read at the same time, for the store and for its
 // callers, and after which time one that nobody needs is closed.
@@ -78,7 +76,7 @@ func open(ctx context.Context, path string, inspect func(ctx context.Context, pa
 	if err := inspect(ctx, path); err != nil {
 		return nil, err
 	}
-	if err := create(path); err != nil {
+	if err := sqlitefile.Create(path); err != nil {
 		return nil, err
 	}
 	source := address(path, options)

@@ -1,11 +1,12 @@
 # make run     process a generated ledger of 100,000 messages and print a summary
-# make test    everything that must hold: format, vet, staticcheck, all tests with -race
+# make test    all checks: format, vet, staticcheck, all tests with -race
 # make bench   the full benchmark table, to bench/RESULTS.md
 # make targets one line for each performance target
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
-# make soak    the crash tests of the ledger for SOAK rounds, and those with a broker for CHAOS
-# make deps    what the tests need and Go does not bring: hledger, PostgreSQL, PgBouncer, RabbitMQ
+# make soak    the simulation of the sequencer's core for SIMULATED events, the crash
+#              tests of the ledger for SOAK rounds, and those with a broker for CHAOS
+# make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,7 +16,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
 SOAK        ?= 2000
 CHAOS       ?= 1000
+SIMULATED   ?= 20000000
 MODULES     := . bench
+BOOKS       := Berka|Journals|Beancount|Ethereum|Contention|Hostile|Faults|Cut
 
 .PHONY: run test lint deps bench targets model soak fuzz
 
@@ -24,15 +27,18 @@ run:
 
 test: deps lint
 	for m in $(MODULES); do (cd $$m && go test -race -timeout 19m ./... && echo "module $$m: $$SECONDS s"); done
-	go test ./lockkeys ./dispatcher # allocations and full load, which -race leaves out
+	# Tests that -race leaves out or shortens: allocations, full load, the whole
+	# simulation, and the complete books.
+	go test ./lockkeys ./dispatcher ./ordering/internal/core
+	go test -run '$(BOOKS)' ./examples/ledger
 
 lint:
 	test -z "$$(gofmt -l . | tee /dev/stderr)"
 	for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...); done
 
-# Debian packages are installed as root, or with sudo where there is one. The
-# tests start servers of their own, so the packages are kept from starting
-# theirs, unless the machine has a policy about that already.
+# Debian packages are installed as root, or with sudo. The tests start their own
+# servers, so the packages' services are not started, unless the machine has a
+# policy about that already.
 deps:
 	@need=; \
 	command -v hledger >/dev/null || need="$$need hledger"; \
@@ -60,8 +66,9 @@ model:
 	@cd bench && go run ./cmd/model
 
 # A round of CHAOS kills a consumer and cuts a connection; every third one also
-# kills the broker and a producer and has a consumer hand over.
+# kills the broker and a producer, and makes a consumer hand over.
 soak:
+	CORE_SIM_EVENTS=$(SIMULATED) go test -count=1 -timeout 10h -v -run TestSimulation ./ordering/internal/core
 	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger
 	LEDGER_CHAOS_ROUNDS=$(CHAOS) go test -count=1 -timeout 10h -v -run TestChaos ./examples/ledger
 

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/interlock-go/interlock/bench/durable"
 	"github.com/interlock-go/interlock/bench/model"
@@ -41,16 +42,13 @@ and a store that does nothing, and what of it the sequencer adds.
 		"contenders execute the same statements; the loops are on one connection, with\n" +
 		"prepared statements.\n")
 	r.line("- %s: a plain loop over database/sql, one transaction for each message", durable.OneByOne)
-	r.line("- %s: the same with as many messages in a transaction as interlock had", durable.ByHand)
-	r.line("- %s: the sequencer and sqlstore, whose handlers use its transaction\n", durable.Interlock)
-	for _, t := range r.durable.SQLite {
+	r.line("- %s: the same with as many messages in a transaction as interlock had; 64 for the\n  account that all messages go through, and on PostgreSQL", durable.ByHand)
+	r.line("- %s: the sequencer and sqlstore, whose handlers use its transaction, in chains\n  (Together)\n", durable.Interlock)
+	for _, t := range slices.Concat(r.durable.SQLite, r.durable.Postgres) {
 		if err := t.Write(r); err != nil {
 			return err
 		}
 		r.line("")
-	}
-	if err := r.durable.Postgres.Write(r); err != nil {
-		return err
 	}
 	r.section("The analytical model")
 	return r.model.Write(r)

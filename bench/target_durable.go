@@ -12,8 +12,8 @@ import (
 type Durable struct {
 	Overheads []durable.Overhead // by positions of an event
 	Idle      durable.Idle
-	SQLite    []durable.Throughput // by workers
-	Postgres  durable.Throughput
+	SQLite    []durable.Throughput // by load and workers
+	Postgres  []durable.Throughput // by load
 }
 
 // MeasureDurable measures all that package durable does.
@@ -28,15 +28,21 @@ func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 	if d.Idle, err = durable.MeasureIdle(1_000_000, 10_000); err != nil {
 		return d, err
 	}
-	for _, workers := range []int{8, 64} {
-		t, err := durable.MeasureSQLite(ctx, workers, e.TableRounds, e.TableMsgs)
+	for _, load := range []durable.Load{durable.Spread, durable.Hot} {
+		for _, workers := range []int{8, 64} {
+			t, err := durable.MeasureSQLite(ctx, load, workers, e.TableRounds, e.TableMsgs)
+			if err != nil {
+				return d, err
+			}
+			d.SQLite = append(d.SQLite, t)
+		}
+		t, err := durable.MeasurePostgres(ctx, load, 8, e.TableRounds, e.TableMsgs)
 		if err != nil {
 			return d, err
 		}
-		d.SQLite = append(d.SQLite, t)
+		d.Postgres = append(d.Postgres, t)
 	}
-	d.Postgres, err = durable.MeasurePostgres(ctx, 8, e.TableRounds, e.TableMsgs)
-	return d, err
+	return d, nil
 }
 
 // Targets returns what is wanted of the sequencer and its stores, of what was
@@ -52,15 +58,16 @@ func (d Durable) Targets() (targets []Target) {
 		targets = append(targets, atMost(fmt.Sprintf("heap left of %d streams, %d active", d.Idle.Streams, d.Idle.MaxActive), d.Idle.After-d.Idle.Before, 10, "MB"))
 	}
 	for _, t := range d.SQLite {
+		least := map[durable.Load]float64{durable.Spread: 0.85, durable.Hot: 0.7}[t.Load]
 		ours := t.Row(durable.Interlock)
-		grouped := atLeast(fmt.Sprintf("SQLite, %d workers, to a loop grouped by hand", t.Workers), ours.Times(t.Row(durable.ByHand)), 0.9, "×")
+		grouped := atLeast(fmt.Sprintf("SQLite, %s, %d workers, to a loop grouped by hand", t.Load, t.Workers), ours.Times(t.Row(durable.ByHand)), least, "×")
 		grouped.Measured += fmt.Sprintf(" (groups of %.1f)", t.Group)
-		single := atLeast(fmt.Sprintf("SQLite, %d workers, to one by one", t.Workers), ours.Times(t.Row(durable.OneByOne)), 5, "×")
+		single := atLeast(fmt.Sprintf("SQLite, %s, %d workers, to one by one", t.Load, t.Workers), ours.Times(t.Row(durable.OneByOne)), 5, "×")
 		targets = append(targets, grouped, single)
 	}
-	if len(d.Postgres.Rows) > 0 {
-		ours := d.Postgres.Row(durable.Interlock)
-		targets = append(targets, atLeast("PostgreSQL, to one by one", ours.Times(d.Postgres.Row(durable.OneByOne)), 4, "×"))
+	for _, t := range d.Postgres {
+		least := map[durable.Load]float64{durable.Spread: 4, durable.Hot: 5}[t.Load]
+		targets = append(targets, atLeast(fmt.Sprintf("PostgreSQL, %s, to one by one", t.Load), t.Row(durable.Interlock).Times(t.Row(durable.OneByOne)), least, "×"))
 	}
 	return targets
 }

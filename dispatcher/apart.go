@@ -2,38 +2,41 @@ package dispatcher
 
 import "github.com/interlock-go/interlock/lockkeys"
 
-// A message stands in one of two sets of claims: mu.set, where it runs or waits
-// for what runs, or mu.closed, apart from all that goes on, if it is parked or
-// behind a parked one.
+// A considered message is in one of two sets of claims: in mu.closed if it is
+// parked or waits behind a parked message, otherwise in mu.set, where it runs
+// or waits for a message that will run.
 //
-// Invariants: what is parked holds its keys, in front of all others in mu.closed,
-// and no two that hold keys conflict, in whichever set they are. Who gets keys
-// in mu.set conflicts with nothing that is parked, nor with anything earlier that
-// waits in mu.closed: so he has a look into it first, and goes there if he has
-// to. One that waits in mu.set does so for something that goes on; that it has to
-// go behind a parked message then is found when it would be its turn, which
-// costs nothing until then. In mu.closed everybody waits for what is parked, or
-// for such that are before him and do. When nobody is in his way there any more,
-// he leaves it for his place in mu.set.
+// Invariants: parked messages hold their keys, in front of all others in
+// mu.closed, and no two messages that hold keys conflict, whichever sets they
+// are in. A message that is granted its keys in mu.set conflicts with nothing
+// parked, nor with anything earlier that waits in mu.closed. So mu.closed is
+// checked first, and a message that conflicts with something there goes behind
+// it. A message that waits in mu.set waits for one that will run; only when it
+// would be granted its keys is it checked whether it has to go behind a parked
+// message instead, so waiting costs nothing. Every message that waits in
+// mu.closed waits for a parked one, or for an earlier one that does. When
+// nothing there blocks it any more, it moves to its place in mu.set.
 //
-// What an operator gives up stays in mu.closed until it has ended, in no list.
+// A message that an operator gives up stays in mu.closed until it has ended,
+// but is in no list.
 
-// behindParkedLocked tells whether t, which is not in mu.closed, conflicts with
-// what is parked or an earlier message that is behind it.
+// behindParkedLocked reports whether t, which is not in mu.closed, conflicts
+// with a parked message or with an earlier one behind a parked message.
 func (d *Dispatcher[M]) behindParkedLocked(t *task[M]) bool {
 	return d.mu.closed.Len() > 0 && d.closesLocked(&t.claim, t.id)
 }
 
-// closesLocked tells whether mu.closed is in the way of a claim that came as the
-// order-th.
+// closesLocked reports whether something in mu.closed blocks a claim with this
+// arrival number.
 func (d *Dispatcher[M]) closesLocked(claim *lockkeys.Claim, order uint64) bool {
 	free := d.mu.closed.AddAt(&d.mu.probe, claim, order)
 	d.mu.closed.Remove(&d.mu.probe, nil)
 	return !free
 }
 
-// stallLocked moves t, of which behindParkedLocked says so, from the set to the
-// closed ones, and appends to woken who has its keys in the set by that.
+// stallLocked moves t, for which behindParkedLocked is true, from mu.set to
+// mu.closed, and appends to woken the places in mu.set that are granted as a
+// result.
 func (d *Dispatcher[M]) stallLocked(t *task[M], woken []*lockkeys.Place[*task[M]]) []*lockkeys.Place[*task[M]] {
 	woken = d.mu.set.Remove(&t.place, woken)
 	d.mu.closed.AddAt(&t.place, &t.claim, t.id)
@@ -42,8 +45,9 @@ func (d *Dispatcher[M]) stallLocked(t *task[M], woken []*lockkeys.Place[*task[M]
 	return woken
 }
 
-// closeLocked moves t, which has its keys in the set and is parked, to the closed
-// ones, with those that would have them now. It is linear in these.
+// closeLocked moves t, which holds its keys in mu.set and is parked, to
+// mu.closed, together with the messages that would be granted these keys now.
+// Its cost is linear in their number.
 func (d *Dispatcher[M]) closeLocked(t *task[M]) {
 	woken := d.mu.set.Remove(&t.place, d.mu.woken[:0])
 	d.mu.closed.AddAt(&t.place, &d.mu.nothing, t.id)
@@ -52,10 +56,10 @@ func (d *Dispatcher[M]) closeLocked(t *task[M]) {
 	d.wakeLocked(woken)
 }
 
-// reopenLocked lets t, which is parked no longer, be tried again: in the set,
-// where it has its keys before all that waited for it. If it gave keys back
-// during its last attempt, it needs them too: then it goes to its place by its
-// arrival, with all of them.
+// reopenLocked lets t, which is no longer parked, be tried again: it moves to
+// mu.set, where it holds its keys before all that waited for it. If its last
+// attempt released keys, it needs these again: then it goes to its place by
+// arrival, with all its keys.
 func (d *Dispatcher[M]) reopenLocked(t *task[M]) {
 	if len(t.gone()) > 0 {
 		t.claim.Add(t.gone()...)
@@ -76,9 +80,10 @@ func (d *Dispatcher[M]) reopenLocked(t *task[M]) {
 	d.returnLocked(woken)
 }
 
-// returnLocked is called with the places of the closed ones that have just been
-// granted: their messages are behind nothing parked any more and return to the
-// set, and so do those that waited for them alone. It is linear in them.
+// returnLocked must be called with the places of mu.closed that have just been
+// granted: their messages are no longer behind a parked one and return to
+// mu.set, and so do those that waited only for them. Its cost is linear in
+// these messages.
 func (d *Dispatcher[M]) returnLocked(woken []*lockkeys.Place[*task[M]]) {
 	for len(woken) > 0 {
 		var t *task[M]
@@ -97,8 +102,8 @@ func (d *Dispatcher[M]) returnLocked(woken []*lockkeys.Place[*task[M]]) {
 	d.mu.woken = woken
 }
 
-// setApartLocked notes that t has come to the closed ones. It gives its slot
-// back if MaxParked allows it.
+// setApartLocked records that t has moved to mu.closed. It gives back the slot
+// of t if MaxParked allows that.
 func (d *Dispatcher[M]) setApartLocked(t *task[M]) {
 	t.apart = true
 	if t.holdsSlot && d.roomLocked(t) {
@@ -108,14 +113,14 @@ func (d *Dispatcher[M]) setApartLocked(t *task[M]) {
 	d.noteFullLocked()
 }
 
-// leaveApartLocked notes that t leaves the closed ones, or will.
+// leaveApartLocked records that t leaves mu.closed, or is about to.
 func (d *Dispatcher[M]) leaveApartLocked(t *task[M]) {
 	d.apartLocked(t).remove(t)
 	t.apart = false
 	d.noteFullLocked()
 }
 
-// apartLocked returns the list that t, one of the closed ones, is in.
+// apartLocked returns the list of t, which is in mu.closed.
 func (d *Dispatcher[M]) apartLocked(t *task[M]) *taskList[M] {
 	if t.holdsSlot {
 		return &d.mu.beyond
@@ -123,22 +128,23 @@ func (d *Dispatcher[M]) apartLocked(t *task[M]) *taskList[M] {
 	return &d.mu.aside
 }
 
-// roomLocked tells whether MaxParked has room for t. With a bound by bytes it has
-// as many as MaxPending.
+// roomLocked reports whether t still fits MaxParked and, if MaxPendingBytes is
+// set, as many bytes again.
 func (d *Dispatcher[M]) roomLocked(t *task[M]) bool {
 	within := d.cfg.MaxPendingBytes == 0 || d.mu.unslotted.bytes+t.size <= d.cfg.MaxPendingBytes
 	return within && d.mu.unslotted.count < int64(d.cfg.MaxParked)
 }
 
-// giveUpSlotLocked lets others have the slot of t, which has not ended.
+// giveUpSlotLocked frees the slot of t, which has not ended: t counts against
+// MaxParked now.
 func (d *Dispatcher[M]) giveUpSlotLocked(t *task[M]) {
 	d.mu.unslotted.count++
 	d.mu.unslotted.bytes += t.size
 	d.leaveSlotLocked(t)
 }
 
-// endSlotLocked gives back what an ended message took of MaxPending or else of
-// MaxParked, where the next one in line has room then.
+// endSlotLocked frees what an ended message used of MaxPending or of MaxParked;
+// in the latter case, messages beyond MaxParked move up.
 func (d *Dispatcher[M]) endSlotLocked(t *task[M]) {
 	if t.holdsSlot {
 		d.leaveSlotLocked(t)
@@ -154,7 +160,8 @@ func (d *Dispatcher[M]) endSlotLocked(t *task[M]) {
 	d.noteFullLocked()
 }
 
-// noteFullLocked tells submitters whether MaxParked is reached.
+// noteFullLocked sets whether MaxParked is reached, for submitters; each time
+// it changes, the log of it is due again.
 func (d *Dispatcher[M]) noteFullLocked() {
 	full := d.mu.unslotted.count >= int64(d.cfg.MaxParked) || d.mu.beyond.len > 0
 	if full != d.full.Load() {
@@ -164,7 +171,7 @@ func (d *Dispatcher[M]) noteFullLocked() {
 }
 
 // tooManyParked returns ErrTooManyParked if MaxParked is reached and a message
-// with this claim would go behind what is parked.
+// with this claim would go behind a parked one.
 func (d *Dispatcher[M]) tooManyParked(claim *lockkeys.Claim) error {
 	if !d.full.Load() {
 		return nil

@@ -72,7 +72,7 @@ func TestBatchLeavesWhatIsBehindAParkedOne(t *testing.T) {
 			submit(t, d, newJob("bad", takes(0, dispatcher.Permanent(errBoom)), "n"))
 			synctest.Wait()
 			for _, p := range d.Parked() {
-				require.NoError(t, d.Skip(p.ID))
+				require.NoError(t, d.Skip(t.Context(), p.ID))
 			}
 		}
 		drain(t, d)

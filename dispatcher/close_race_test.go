@@ -23,14 +23,14 @@ func TestSubmitAfterClose(t *testing.T) {
 		require.ErrorIs(t, d.Err(), dispatcher.ErrClosed)
 		for range 3 { // even more often than there are slots
 			require.ErrorIs(t, d.Submit(t.Context(), newJob("", nil)), dispatcher.ErrClosed)
-			require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrClosed)
+			require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil)), dispatcher.ErrClosed)
 			require.ErrorIs(t, d.Do(t.Context(), newJob("", nil)), dispatcher.ErrClosed)
 			_, err := d.SubmitBatch(t.Context(), []*job{newJob("", nil), newJob("", nil)})
 			require.ErrorIs(t, err, dispatcher.ErrClosed)
 		}
-		require.ErrorIs(t, d.Resume(1), dispatcher.ErrClosed)
-		require.ErrorIs(t, d.Skip(1), dispatcher.ErrClosed)
-		require.ErrorIs(t, d.Drop(1), dispatcher.ErrClosed)
+		require.ErrorIs(t, d.Resume(t.Context(), 1), dispatcher.ErrClosed)
+		require.ErrorIs(t, d.Skip(t.Context(), 1), dispatcher.ErrClosed)
+		require.ErrorIs(t, d.Drop(t.Context(), 1), dispatcher.ErrClosed)
 		require.NoError(t, d.Close())
 		drain(t, d)
 	})
@@ -62,7 +62,11 @@ func TestWaitingSubmittersAreToldOfShutdown(t *testing.T) {
 // TestSubmitDuringShutdown: each message is accepted, and then has exactly one
 // result, or it is refused; whatever moment the shutdown hits.
 func TestSubmitDuringShutdown(t *testing.T) {
-	for round := range 200 {
+	rounds := 200
+	if raceEnabled {
+		rounds = 50
+	}
+	for round := range rounds {
 		d, err := dispatcher.New(config{Keys: jobKeys, Handler: runJob, Workers: 2, MaxPending: 1 + round%50})
 		require.NoError(t, err)
 		var accepted, results, unfinished atomic.Int64
@@ -80,7 +84,7 @@ func TestSubmitDuringShutdown(t *testing.T) {
 					n := 1
 					switch j := newJob("", nil, "k"); p {
 					case 0:
-						err = d.TrySubmit(j, count)
+						err = d.TrySubmit(t.Context(), j, count)
 					case 1:
 						n, err = d.SubmitBatch(context.Background(), []*job{j, j, j}, count)
 						accepted.Add(int64(n))

@@ -11,34 +11,73 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// Handler does the work of one message. While it runs, no other handler runs
-// whose keys conflict with those of m, so it can be written as if it were the
-// only thread. An error is a failed attempt; see [Permanent] and [Widen] for
-// errors that steer what comes next, and [Release] for giving a key back
-// early. A panic or runtime.Goexit is a failed attempt too.
+// Handler processes one message. While it runs, no handler runs whose keys
+// conflict with those of m, so it can be written as single-threaded code. An
+// error is a failed attempt; see [Permanent] and [Widen] for errors with a
+// special meaning, and [Release] for releasing a key early. A panic or
+// runtime.Goexit is a failed attempt too.
 //
-// The context ends when [Config.Timeout] has passed or when a shutdown nears
-// its deadline. It is this attempt's alone: once the handler has returned, it
-// does nothing any more, and what goes on with it waits for others like anybody.
+// The context has the values of the submitter's context, but not its
+// cancellation or deadline. It ends when [Config.Timeout] has passed or when a
+// shutdown nears its deadline. It belongs to this attempt alone: after that has
+// ended, [Release] and the like refuse it.
 type Handler[M any] func(ctx context.Context, m M) error
 
-// BatchHandler does the work of several messages that all have the same
-// exclusive keys, in the order given, so that one database transaction serves
-// many. It returns nil if all succeeded, else one result for each message.
+// BatchHandler processes a chain of messages, in the given order, for example in
+// one database transaction. Each of them conflicts with the one before it and waits
+// for nothing but the others, as deposits to one account do. It returns nil if all
+// succeeded, else one result for each message.
 //
-// Results count up to the first error. The message of that one has failed,
-// for this attempt or for good, and those after it are run again as if they
-// had not been in the batch: the handler must stop at the first error, or
-// undo what it did after it. A handler that works in one transaction meets
-// this by itself, with FailAll(err, len(ms)) when that is rolled back.
+// Results count up to the first error. Its message has failed, for this attempt
+// or for good, and those after it are run again as if they had not been in the
+// batch: the handler must stop at the first error, or undo what it did after
+// it. A handler with one transaction does so by rolling it back and returning
+// FailAll(err, len(ms)).
 //
-// ms is valid until the handler returns: its memory is used again for the next
-// batch, so a handler that keeps messages for longer copies them. The results
-// stay the handler's.
+// The context has the values of the context that the first message was
+// submitted with.
+//
+// ms is valid until the handler returns: its memory is reused for the next
+// batch, so a handler that keeps messages must copy them. The result slice is
+// not kept.
 type BatchHandler[M any] func(ctx context.Context, ms []M) []error
 
-// FailAll returns n results that are all err: what a [BatchHandler] returns
-// when its transaction failed as a whole.
+// Together runs the handlers of a chain of messages as one unit of work, such as a
+// database transaction, which makes the work on a much-used key cheaper. A chain is
+// a message and those that wait for nothing but the messages of the chain, each in
+// conflict with the one before it.
+//
+// Together must call run once, with ctx or a context derived from it, whose values
+// the handlers' contexts then have. run calls the handlers one after the other, and
+// returns an error if one of them failed or the work has to be undone for another
+// reason. If it returns nil, Together makes the work final and returns nil;
+// otherwise, or if that fails, it undoes the work and returns an error:
+//
+//	func(ctx context.Context, run func(ctx context.Context) error) error {
+//		tx, err := db.BeginTx(ctx, nil)
+//		if err != nil {
+//			return err
+//		}
+//		defer tx.Rollback()
+//		if err := run(withTx(ctx, tx)); err != nil {
+//			return err
+//		}
+//		return tx.Commit()
+//	}
+//
+// Messages end, and release their keys, when Together has returned nil. After an
+// error, or a panic, none of them has made an attempt, and those whose handlers ran
+// run again, each by itself and without Together, in order. So a handler may be
+// called more than once without an error of its own, and must have no effects
+// outside the unit of work. Messages that are tried again run by themselves, too.
+// In a chain, [Release] and [Hold] are refused with [ErrNoHandler]; a handler that
+// returns that error, or [Widen], is called again by itself, where they work. One
+// that returns [ErrAlone] before it has done anything ends the chain, and undoes
+// nothing.
+type Together func(ctx context.Context, run func(ctx context.Context) error) error
+
+// FailAll returns n results that are all err, for a [BatchHandler] whose
+// transaction failed as a whole.
 func FailAll(err error, n int) []error {
 	results := make([]error, n)
 	for i := range results {
@@ -47,13 +86,12 @@ func FailAll(err error, n int) []error {
 	return results
 }
 
-// KeyFunc adds to claim the resources that m needs. It is called once for
-// each message, in Submit, on the submitter's goroutine, before any lock is
-// taken; it may be called from many goroutines at once. claim is empty and valid
-// until the function returns; it is used again for others and must not be kept
-// or copied. A claim left empty
-// conflicts with nothing. An error or a panic fails the message by its
-// failure policy, with a [*KeyFuncError] and without an attempt.
+// KeyFunc adds to claim the resources that m needs. It is called once for each
+// message, in Submit, on the submitter's goroutine, before any lock is taken;
+// it may be called from many goroutines at once. claim is empty and valid until
+// the function returns; it is reused and must not be kept or copied. A claim
+// left empty conflicts with nothing. An error or a panic fails the message by
+// its failure policy, with a [*KeyFuncError] and without an attempt.
 type KeyFunc[M any] func(m M, claim *lockkeys.Claim) error
 
 // Config configures a [Dispatcher]. Keys and one of Handler and BatchHandler
@@ -62,17 +100,30 @@ type Config[M any] struct {
 	// Keys derives a message's lock keys.
 	Keys KeyFunc[M]
 
+	// Name, if set, returns the name of a message in errors, in log records,
+	// and in the results of Snapshot, Parked and Shutdown. It is called when a
+	// name is needed, from any goroutine, and must be quick. Default: nil;
+	// messages are identified by their claims alone.
+	Name func(m M) string
+
 	// Handler is called for each message, or else
 	Handler Handler[M]
 	// BatchHandler for up to MaxBatch of them at a time.
 	BatchHandler BatchHandler[M]
-	// MaxBatch is the most messages given to one call of BatchHandler.
+	// Together, if set with Handler, runs the handlers of a chain of messages in
+	// one unit of work; see [Together]. Default: nil; each message by itself.
+	Together Together
+	// MaxBatch is the most messages in one call of BatchHandler or Together.
 	// Default: 64.
 	MaxBatch int
+	// ChainTime is how long a chain goes on: once its handlers have run for this
+	// long, the next of its messages is left for later. Its messages, and those
+	// that wait for them, wait for the end of all of it. Default: 10 ms.
+	ChainTime time.Duration
 
-	// Workers is the number of goroutines that run handlers. Handlers that
-	// wait for other services want more of them than there are processors.
-	// Default: 8.
+	// Workers is the number of goroutines that run handlers. Handlers that wait
+	// for other services need more of them than there are processors. Default:
+	// 8.
 	Workers int
 	// Policy decides what may start while the head of the queue is blocked.
 	// Default: LookAhead(4096).
@@ -86,7 +137,7 @@ type Config[M any] struct {
 	// message that is larger on its own is refused with ErrTooLarge.
 	// Default: 0, no bound.
 	MaxPendingBytes int64
-	// Size gives a message's size in bytes; required with MaxPendingBytes. It
+	// Size returns a message's size in bytes; required with MaxPendingBytes. It
 	// is called like Keys. A message on which it panics is refused, with the
 	// [*PanicError].
 	Size func(m M) int64
@@ -94,72 +145,78 @@ type Config[M any] struct {
 	// MaxAttempts is how often a message is tried, the first time included.
 	// Default: 1, no retries.
 	MaxAttempts int
-	// Backoff is how long to wait between attempts. The keys stay held
-	// meanwhile, but no worker does.
+	// Backoff is the wait between attempts, during which the message keeps its
+	// keys but no worker. Default: from 100 ms to 30 s.
 	Backoff Backoff
 	// Timeout bounds one attempt: its context ends then. The keys stay held
-	// until the handler has returned, however long that takes, since nothing
-	// that conflicts may overlap it. Default: 0, no bound.
+	// until the handler has returned, however long that takes, since no
+	// conflicting handler may overlap it. Default: 0, no bound.
 	Timeout time.Duration
 
-	// Failure is what happens to a message whose attempts are used up or
-	// whose error is permanent. Default: DeadLetter.
+	// HoldTimeout bounds how long a message is held after its handler has
+	// returned; see [Hold]. After that, its attempt fails with
+	// [ErrHoldTimeout], so that no keys are kept for ever. Default: 5 minutes.
+	HoldTimeout time.Duration
+
+	// Failure is the policy for a message whose attempts are used up or whose
+	// error is permanent. Default: DeadLetter.
 	Failure FailurePolicy
-	// FailureFor, if set, is asked in place of Failure.
+	// FailureFor, if set, chooses the policy for each failed message; 0 means
+	// Failure, and so does a panic, which is logged.
 	FailureFor func(m M, err error) FailurePolicy
-	// DeadLetter, if set, is given the messages that fail under the policy
-	// DeadLetter, before their keys are released. If it gives an error itself
+	// DeadLetter, if set, is called with the messages that fail under the
+	// policy DeadLetter, before their keys are released. Its context is like a
+	// handler's, with the values of the submitter's. If it returns an error,
 	// the message is parked. It runs on a worker and must return when its
 	// context ends. Default: nil; such messages are logged, unless they have a
-	// callback or a ticket that is told of the error.
+	// callback or a ticket, which gets the error.
 	DeadLetter func(ctx context.Context, m M, err error) error
 	// MaxParked bounds the messages that are parked or queued behind a parked
-	// one and therefore no longer count as pending; what is resumed then counts
-	// here until it has ended. (With MaxPendingBytes, the same number of bytes
-	// bounds them once more.) When it is reached, submissions of messages that
-	// conflict with what is parked, or is behind that, are refused with
+	// one and therefore do not count as pending; resumed ones keep counting
+	// here until they have ended. (With MaxPendingBytes, the same number of
+	// bytes bounds them as well.) When it is reached, submissions that conflict
+	// with a parked message, or with one behind it, are refused with
 	// [ErrTooManyParked], which is logged once and counted in [Stats]; all
-	// others go on. What is parked, or gets behind a parked message, all the
-	// same, since it was accepted before, keeps its keys closed and its place
-	// in the order and goes on counting as pending, though it never uses the
-	// look-ahead window. So there are never more than MaxPending + MaxParked
-	// messages in all; only when those beyond MaxParked are as many as
-	// MaxPending do unrelated submissions wait. Nothing is lost, and nothing
-	// goes before what it was behind. Default: 65,536.
+	// others go on. Messages accepted before that are parked, or go behind a
+	// parked one, later all the same: they keep their keys and their place in
+	// the order and go on counting as pending, but never use the look-ahead
+	// window. So there are never more than MaxPending + MaxParked messages in
+	// all, and unrelated submissions wait only when as many as MaxPending are
+	// beyond MaxParked. No message is lost or overtakes one that it conflicts
+	// with. Default: 65,536.
 	MaxParked int
 
-	// StrictLocking keeps a message's keys, all of them, until it has ended:
-	// [Release] is refused with [ErrStrictLocking]. Set it where what a handler
-	// does becomes visible or durable only after it has returned, as in a
-	// transaction that somebody else commits: given back before, a key would
-	// let the next message work with what may still come to nothing. In the
-	// words of databases that is strict two-phase locking. Default: false.
+	// StrictLocking keeps all keys of a message until it has ended, which is
+	// strict two-phase locking: [Release] is refused with [ErrStrictLocking], and
+	// so is [Hold]. Set it where the effect of a handler becomes durable only after
+	// it has returned, as in a transaction that is committed elsewhere: a key
+	// released earlier would let the next message build on an effect that may still
+	// be rolled back. Default: false.
 	StrictLocking bool
 
-	// CancelGrace is how long before its deadline a shutdown ends the
-	// contexts of handlers that still run; at most half of the time given to
-	// the shutdown. Default: 500 ms.
+	// Strict is for tests: if [Holds] has failed in an attempt, the message
+	// fails for good with that error when the attempt ends, even if the handler
+	// ignores it, unless the handler returns [Widen]. Default: false.
+	Strict bool
+
+	// CancelGrace is how long before its deadline a shutdown ends the contexts
+	// of handlers that still run; it is at most half of the time that the
+	// shutdown has. Default: 500 ms.
 	CancelGrace time.Duration
 
-	// Observer, if set, is told of all that happens; see [Observer].
-	Observer Observer[M]
-	// Logger is told what an operator should know: messages that failed and
-	// that nobody else is told of, parked messages, a stop. Default:
-	// slog.Default(). A record on which it panics is written to standard error
-	// instead.
+	// Observer, if set, receives everything that happens to messages, in order. It
+	// is called on one goroutine of the dispatcher, never under its mutex. A slow
+	// observer makes the dispatcher wait once 4,096 events are outstanding.
+	// Shutdown returns after the last event was observed, or at its deadline. An
+	// observer must not wait for the dispatcher: methods that would are refused
+	// with [ErrNested], except Do and Ticket.Wait, which can wait for ever there.
+	// Its panics are logged.
+	Observer func(e Event[M])
+	// Logger receives what an operator should know: failed messages that are
+	// reported to nobody else, parked messages, a stop. Default:
+	// slog.Default(). If it panics on a record, that is written to standard
+	// error instead.
 	Logger *slog.Logger
-}
-
-// Backoff says how long to wait before each further attempt: Initial, and
-// then Multiplier times as long each time, up to Max; spread at random by
-// Jitter to either side.
-type Backoff struct {
-	Initial    time.Duration // Default: 100 ms.
-	Max        time.Duration // Default: 30 s.
-	Multiplier float64       // At least 1. Default: 2.
-	// Jitter is a share of the delay, from 0 to 1; negative for none.
-	// Default: 0.2.
-	Jitter float64
 }
 
 // Policy decides what may start while the head of the queue is blocked. Under
@@ -169,9 +226,10 @@ type Policy struct{ window int } // the window + 1; 0 for the default
 
 // HeadOnly is the policy of the paper that the method comes from, DOI
 // 10.35330/1991-6639-2024-26-2-34-43: only the head of the queue is ever
-// considered, so a blocked head holds up what is behind it, related or not.
-// The paper's list of blocked keys is that part of the head's claim whose
-// places in the set wait; the head starts when none is left.
+// considered, so there is head-of-line blocking: a blocked head holds up
+// everything behind it, related or not. The paper's list of blocked keys is the
+// part of the head's claim that waits in the set; the head starts when none is
+// left.
 func HeadOnly() Policy { return Policy{1} }
 
 // LookAhead lets a message start as soon as no earlier unfinished message
@@ -195,20 +253,21 @@ func (p Policy) String() string {
 	return fmt.Sprintf("look-ahead(%d)", p.Window())
 }
 
-// FailurePolicy is what happens to a message that failed for good.
+// FailurePolicy is what happens to a message that failed for good. The zero
+// value means the default of the setting.
 type FailurePolicy uint8
 
 const (
-	// DeadLetter gives the message to Config.DeadLetter and releases its
-	// keys: related messages go on without it.
-	DeadLetter FailurePolicy = iota
+	// DeadLetter passes the message to Config.DeadLetter and releases its keys:
+	// related messages go on without it.
+	DeadLetter FailurePolicy = iota + 1
 	// Park keeps the message's keys closed. Related messages queue behind it
 	// in order, all others go on, until an operator calls Resume, Skip or
 	// Drop. See [Dispatcher.Parked].
 	Park
 	// Stop stops the dispatcher: nothing starts any more and submissions are
-	// refused with an error that wraps this one. The message stays with what
-	// [Dispatcher.Shutdown] returns as unfinished.
+	// refused with an error that wraps this one. [Dispatcher.Shutdown] returns
+	// the message as unfinished.
 	Stop
 )
 
@@ -227,16 +286,15 @@ func (p FailurePolicy) String() string {
 
 func (c Config[M]) withDefaults() Config[M] {
 	settings.Default(&c.MaxBatch, 64)
+	settings.Default(&c.ChainTime, 10*time.Millisecond)
 	settings.Default(&c.Workers, 8)
 	settings.Default(&c.MaxPending, 1<<16)
 	settings.Default(&c.MaxAttempts, 1)
+	settings.Default(&c.Failure, DeadLetter)
+	settings.Default(&c.HoldTimeout, 5*time.Minute)
 	settings.Default(&c.MaxParked, 1<<16)
 	settings.Default(&c.CancelGrace, 500*time.Millisecond)
-	settings.Default(&c.Backoff.Initial, 100*time.Millisecond)
-	settings.Default(&c.Backoff.Max, max(30*time.Second, c.Backoff.Initial))
-	settings.Default(&c.Backoff.Multiplier, 2)
-	settings.Default(&c.Backoff.Jitter, 0.2)
-	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
+	c.Backoff = c.Backoff.WithDefaults(100*time.Millisecond, 30*time.Second)
 	c.Logger = safelog.New(c.Logger)
 	return c
 }
@@ -248,6 +306,8 @@ func (c Config[M]) validate() error {
 	p.Add(c.Keys == nil, "Keys is nil: set it to a function that names a message's keys")
 	p.Add(c.Handler == nil && c.BatchHandler == nil, "Handler is nil: set it, or BatchHandler")
 	p.Add(c.Handler != nil && c.BatchHandler != nil, "Handler and BatchHandler are both set: keep one")
+	p.Add(c.BatchHandler != nil && c.Together != nil, "BatchHandler and Together are both set: Together is for Handler")
+	p.Add(c.ChainTime < 0, "ChainTime is %v: it must not be negative", c.ChainTime)
 	p.Add(c.MaxBatch < 1, "MaxBatch is %d: it must be at least 1", c.MaxBatch)
 	p.Add(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
 	p.Add(c.MaxPending < 1, "MaxPending is %d: it must be at least 1", c.MaxPending)
@@ -255,12 +315,11 @@ func (c Config[M]) validate() error {
 	p.Add(c.MaxPendingBytes > 0 && c.Size == nil, "Size is nil: MaxPendingBytes needs it")
 	p.Add(c.MaxAttempts < 1, "MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
+	p.Add(c.HoldTimeout < 0, "HoldTimeout is %v: it must not be negative", c.HoldTimeout)
 	p.Add(c.Failure > Stop, "Failure is %v: use DeadLetter, Park or Stop", c.Failure)
 	p.Add(c.MaxParked < 1, "MaxParked is %d: it must be at least 1", c.MaxParked)
 	p.Add(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
-	p.Add(c.Backoff.Initial < 0, "Backoff.Initial is %v: it must not be negative", c.Backoff.Initial)
-	p.Add(c.Backoff.Max < c.Backoff.Initial, "Backoff.Max is %v: it must not be less than Initial, %v", c.Backoff.Max, c.Backoff.Initial)
-	p.Add(!(c.Backoff.Multiplier >= 1), "Backoff.Multiplier is %v: it must be at least 1", c.Backoff.Multiplier)
-	p.Add(!(c.Backoff.Jitter <= 1), "Backoff.Jitter is %v: it must be at most 1", c.Backoff.Jitter)
+	backoff := c.Backoff.Validate()
+	p.Add(backoff != nil, "%w", backoff)
 	return p.Err(ErrConfig)
 }

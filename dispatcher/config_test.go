@@ -36,11 +36,16 @@ func TestConfigProblems(t *testing.T) {
 		"Handler and BatchHandler are both set": func(c *config) {
 			c.BatchHandler = func(context.Context, []*job) []error { return nil }
 		},
+		"BatchHandler and Together are both set": func(c *config) {
+			c.Handler, c.BatchHandler = nil, func(context.Context, []*job) []error { return nil }
+			c.Together = func(ctx context.Context, run func(context.Context) error) error { return run(ctx) }
+		},
+		"ChainTime is -1":            func(c *config) { c.ChainTime = -1 },
 		"MaxPendingBytes is -1":      func(c *config) { c.MaxPendingBytes = -1 },
 		"Backoff.Multiplier is NaN":  func(c *config) { c.Backoff.Multiplier = math.NaN() },
 		"Backoff.Jitter is NaN":      func(c *config) { c.Backoff.Jitter = math.NaN() },
 		"Backoff.Max is 1ms":         func(c *config) { c.Backoff = dispatcher.Backoff{Initial: time.Second, Max: time.Millisecond} },
-		"Failure is FailurePolicy(3": func(c *config) { c.Failure = dispatcher.Stop + 1 },
+		"Failure is FailurePolicy(4": func(c *config) { c.Failure = dispatcher.Stop + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := fine
@@ -82,9 +87,9 @@ func TestNames(t *testing.T) {
 		names = append(names, k.String())
 	}
 	require.Equal(t, []string{
-		"dead-letter", "park", "stop", "FailurePolicy(3)",
-		"queued", "waiting", "ready", "running", "backoff", "parked",
-		"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "halted", "finished", "EventKind(10)",
+		"dead-letter", "park", "stop", "FailurePolicy(4)",
+		"queued", "waiting", "ready", "running", "backoff", "held", "parked",
+		"queued", "blocked", "started", "retried", "widened", "released", "held", "hold ended", "undone", "parked", "resumed", "halted", "finished", "EventKind(13)",
 	}, names)
 	require.NotPanics(t, func() { _ = dispatcher.State(200).String() })
 }
@@ -109,7 +114,7 @@ func TestErrors(t *testing.T) {
 
 	handler := &dispatcher.HandlerError{ID: 7, Attempts: 3, Err: io.EOF}
 	require.ErrorIs(t, wrap(handler), io.EOF)
-	require.Equal(t, "dispatcher: message 7 failed after 3 attempts: EOF", handler.Error())
+	require.Equal(t, "dispatcher: message without keys failed after 3 attempts: EOF", handler.Error())
 
 	keyFunc := &dispatcher.KeyFuncError{Err: lockkeys.ErrEmptySegment}
 	require.ErrorIs(t, wrap(keyFunc), lockkeys.ErrEmptySegment)
@@ -117,7 +122,7 @@ func TestErrors(t *testing.T) {
 
 	require.ErrorIs(t, &dispatcher.PanicError{Value: io.EOF}, io.EOF)
 	require.NoError(t, errors.Unwrap(&dispatcher.PanicError{Value: "text"}))
-	require.Equal(t, "dispatcher: panic: text\nstack", (&dispatcher.PanicError{Value: "text", Stack: []byte("stack")}).Error())
+	require.Equal(t, "panic: text\nstack", (&dispatcher.PanicError{Value: "text", Stack: []byte("stack")}).Error())
 
 	require.Equal(t, []error{io.EOF, io.EOF}, dispatcher.FailAll(io.EOF, 2))
 	require.Empty(t, dispatcher.FailAll(io.EOF, 0))

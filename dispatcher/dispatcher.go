@@ -5,37 +5,40 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/internal/loglimit"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// Dispatcher runs the handlers of messages on a pool of workers, as the
-// package documentation says. Make one with [New] and end it with
-// [Dispatcher.Shutdown] or [Dispatcher.Close]. All methods may be called from
-// any number of goroutines at once.
+// Dispatcher runs the handlers of messages on a pool of workers; see the
+// package documentation. Make one with [New] and end it with
+// [Dispatcher.Shutdown] or [Dispatcher.Close]. All methods are safe for
+// concurrent use.
 //
 // # What the mutex guards
 //
-// Everything in the group mu, and nothing else. Functions that need it held
-// end in Locked. Under it nothing calls a handler, a key function, a
-// completion, an observer or a logger, and nothing waits. The work under it
-// is linear in keys × depth of a message for admitting it, and for releasing
-// it also in the messages that may start because of that; never in the number
-// waiting. What parks a message, resumes one or widens a claim is linear in what
-// conflicts with it, directly or behind others. The exceptions are rare: Drop
-// considers all that is queued; Snapshot and Parked go through what they list.
+// Everything in the group mu, and nothing else. The names of functions that
+// need it held end in Locked. While it is held, no handler, key function,
+// completion callback, observer or logger is called, and nothing waits.
+// Admitting a message is linear in its keys × depth; releasing it also in the
+// messages that may start as a result; neither in the number of waiting
+// messages. Parking, resuming and widening are linear in the messages that
+// conflict, directly or behind others. Rare exceptions: Drop considers the
+// whole queue; Snapshot and Parked visit all that they list.
 //
 // # Waking workers
 //
-// No wake-up is lost: whenever the mutex is let go while something could
-// start and a worker is idle, a wake-up is under way (waking is true). Who
-// makes work possible calls signalLocked before letting go; the worker woken
-// clears waking, takes a message and, if there is more to do, wakes the next
-// before it lets go itself. So at most one wake-up is under way at a time.
+// No wake-up is lost: whenever the mutex is unlocked while a message could
+// start and a worker is idle, a wake-up is under way (waking is true). Code
+// that makes a start possible calls signalLocked before it unlocks; the worker
+// that wakes clears waking, takes a message and, if more can start, wakes the
+// next worker before it unlocks. So at most one wake-up is under way at a time.
 //
-// A submitter makes work possible without the mutex. It puts its message into
-// the intake first and looks at idle and waking then; a worker counts itself
-// idle, or clears waking, first and looks into the intake then. So either the
+// A submitter makes a start possible without the mutex. It first puts its
+// message into the intake and then reads idle and waking; a worker first counts
+// itself idle, or clears waking, and then looks into the intake. So either the
 // worker sees the message, or the submitter sees that it must take the mutex
 // and signal.
 type Dispatcher[M any] struct {
@@ -46,19 +49,23 @@ type Dispatcher[M any] struct {
 	arrivals sync.Pool // of *[1]arrival
 	tasks    sync.Pool // of *task, beyond mu.spare
 
-	// The context of all handlers, ended near the deadline of a shutdown.
+	undoneLog loglimit.Limit
+
+	// The parent context of all handlers, which ends near the deadline of a
+	// shutdown.
 	work       context.Context
 	cancelWork context.CancelFunc
-	// Ends when submissions are refused; its cause is what they are told.
+	// Ends when submissions are refused; its cause is their error.
 	accepting   context.Context
 	stopAccepts context.CancelCauseFunc
-	// Closed when the last worker is gone; when besides every message that a
-	// shutdown left has its result; and when the observer is gone.
+	// workersGone is closed when the last worker has ended; over when, in
+	// addition, every message that a shutdown left has its result; observerGone
+	// when the observer's goroutine has ended.
 	workersGone  chan struct{}
 	over         chan struct{}
 	observerGone chan struct{}
 
-	// Changed under mu; a submitter looks at them without it.
+	// Changed under mu; submitters read them without it.
 	idle   atomic.Int32 // workers waiting for work
 	waking atomic.Bool  // a wake-up is under way
 	full   atomic.Bool  // MaxParked is reached
@@ -67,29 +74,34 @@ type Dispatcher[M any] struct {
 		sync.Mutex
 		work sync.Cond // idle workers wait here
 
-		// Ended tasks for their next use, linked by next; see reuseLocked.
+		// Ended tasks for reuse, linked by next; see reuseLocked.
 		spare  *task[M]
 		spares int
 		left   slots // on their way back to the intake
 
-		// The claims of what has or waits for keys; but of what is parked, and
-		// behind a parked message, in the other set. See apart.go.
+		// The claims of messages that hold keys or wait for them; those of
+		// messages that are parked or behind a parked one are in closed. See
+		// apart.go.
 		set     lockkeys.Set[*task[M]]
 		closed  lockkeys.Set[*task[M]]
-		probe   lockkeys.Place[*task[M]] // for a look into it
-		nothing lockkeys.Claim           // is empty
+		probe   lockkeys.Place[*task[M]] // for closesLocked
+		nothing lockkeys.Claim           // always empty
 
-		waiting taskList[M] // in set without their keys: they use the look-ahead window
+		waiting taskList[M] // in set, not granted: they use the look-ahead window
 		ready   readyHeap[M]
 		workers []*worker[M]
-		backoff map[*task[M]]struct{}
-		parked  map[uint64]*task[M]
-		leaving int // given up by an operator who is about to end them
-		// All in closed but for those: what counts against MaxParked, and what
-		// is beyond it, which still has a slot of MaxPending.
+		kept    map[*task[M]]struct{} // see keep.go
+		// Messages that were held and are finished, for the next free worker;
+		// and the number of held messages, these included.
+		finished taskList[M]
+		held     int
+		parked   map[uint64]*task[M]
+		leaving  int // given up by an operator and not ended yet
+		// All messages in closed except those leaving: aside count against
+		// MaxParked; beyond exceed it and still have a slot of MaxPending.
 		aside, beyond taskList[M]
-		unslotted     slots // what counts against MaxParked, wherever it is now
-		fullTold      bool  // that MaxParked is reached was logged
+		unslotted     slots // all that counts against MaxParked, resumed messages included
+		fullTold      bool  // it was logged that MaxParked is reached
 
 		closing bool  // Shutdown was called: nothing starts any more
 		stopped error // a message failed under the policy Stop: likewise
@@ -110,36 +122,39 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher[M]{cfg: cfg, window: cfg.Policy.Window(), over: make(chan struct{}), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d := &Dispatcher[M]{cfg: cfg, undoneLog: loglimit.Limit{Lines: 10, Every: time.Minute}, window: cfg.Policy.Window(), over: make(chan struct{}), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
 	d.intake = newIntake[M](d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)
 	d.arrivals.New = func() any { return new([1]arrival[M]) }
 	d.mu.work.L = &d.mu.Mutex
-	d.mu.backoff = make(map[*task[M]]struct{})
+	d.mu.kept = make(map[*task[M]]struct{})
 	d.mu.parked = make(map[uint64]*task[M])
 	d.mu.own = make(map[uint64]struct{})
 	d.mu.events.init(&d.mu.Mutex)
 	for i := range cfg.Workers {
 		w := &worker[M]{d: d, index: i}
-		w.host = host{base: d.work, owner: d, worker: i, release: w.releaseKeys}
+		w.host = host{base: d.work, owner: d, worker: i, attempts: w, claim: w}
 		d.mu.workers = append(d.mu.workers, w)
-		go w.loop()
+		go contain.Persist(w.loop)
 	}
 	if cfg.Observer != nil {
-		go d.observe()
+		go contain.Persist(d.observe)
 	} else {
 		close(d.observerGone)
 	}
 	return d, nil
 }
 
-// Err returns nil while messages are accepted; afterwards what submissions
-// are told: ErrClosed, or an error that wraps ErrStopped and the cause.
+// Err returns nil while messages are accepted, and afterwards the error of
+// submissions: ErrClosed, or one that wraps ErrStopped and the cause.
 func (d *Dispatcher[M]) Err() error { return context.Cause(d.accepting) }
 
-// canStartLocked tells whether a worker that looks for work might find some.
+// canStartLocked reports whether takeLocked might find a message.
 func (d *Dispatcher[M]) canStartLocked() bool {
+	if d.mu.finished.len > 0 {
+		return true
+	}
 	if d.mu.closing || d.mu.stopped != nil {
 		return false
 	}
@@ -149,9 +164,9 @@ func (d *Dispatcher[M]) canStartLocked() bool {
 	return d.mu.waiting.len <= d.window && !d.intake.empty()
 }
 
-// letGo unlocks the mutex. Whoever has changed under it what could start, or
-// what has ended, lets it go by this, which keeps the rule of "Waking workers"
-// and lets those go who wait for an end.
+// letGo unlocks the mutex. It must be used after any change to what can start
+// or has ended: it keeps the rule of "Waking workers", and releases those that
+// wait in Drain.
 func (d *Dispatcher[M]) letGo() {
 	d.signalLocked()
 	d.quietLocked()
@@ -166,7 +181,7 @@ func (d *Dispatcher[M]) signalLocked() {
 	}
 }
 
-// stop ends acceptance and starting because of a message that failed.
+// stopLocked ends acceptance and starts because of a message that failed.
 func (d *Dispatcher[M]) stopLocked(cause error) {
 	if d.mu.stopped == nil && !d.mu.closing {
 		d.mu.stopped = fmt.Errorf("%w: %w", ErrStopped, cause)

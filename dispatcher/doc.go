@@ -1,4 +1,5 @@
-// Package dispatcher runs the handlers of messages in parallel and in order.
+// Package dispatcher runs the handlers of messages in parallel, and those of
+// conflicting messages in order.
 //
 // A message declares the resources it needs as keys in a tree, such as
 // client/42/account/7, and its handler is written as plain single-threaded
@@ -10,9 +11,9 @@
 // The method is that of V. S. Kirillov, "Using hierarchical indexing for access
 // control to shared resources in microservices" (2024), DOI
 // 10.35330/1991-6639-2024-26-2-34-43: one mutex, an ordered set of the keys in
-// use, and a message that takes all its keys in one step or none. The policy
+// use, and messages that acquire all their keys in one step or none. The policy
 // [HeadOnly] is the algorithm of that paper; [LookAhead], the default, also
-// starts what it would leave waiting behind an unrelated message.
+// starts messages that HeadOnly would leave waiting behind an unrelated one.
 //
 // # Promises
 //
@@ -20,23 +21,24 @@
 //     fails, is retried or times out.
 //  2. Ordered: conflicting messages run in the order in which they were
 //     accepted; a retry runs before anything that waited for it.
-//  3. Parallel: while a worker is idle, nothing within the look-ahead window
+//  3. Parallel: no worker is idle while a message within the look-ahead window
 //     could start; unrelated keys never delay each other.
-//  4. Deadlock-free: a message has all its keys or none.
+//  4. Deadlock-free: a message holds all its keys or none.
 //  5. Live: every accepted message runs, fails by its policy, is listed as
 //     parked or behind a parked one, or is returned by Shutdown; it waits for
 //     no more than the conflicting work that came before it.
-//  6. Bounded: memory follows the work in flight, which has a bound by count
-//     and, if wanted, by bytes; a full queue makes submitters wait. What is
-//     parked, or behind that, has a bound of its own: at it, submissions that
-//     conflict with that are refused, and all others go on.
-//  7. Explained: at any moment Snapshot tells who holds what, who waits for
-//     whom, and what is parked.
+//  6. Bounded: memory is proportional to the messages in flight, which are
+//     bounded by count and, optionally, by bytes; a full queue makes submitters
+//     wait. Messages that are parked, or behind a parked one, have a bound of
+//     their own: when it is reached, submissions that conflict with them are
+//     refused, and all others go on.
+//  7. Explained: at any moment Snapshot shows which message holds which keys,
+//     which waits for which, and which are parked.
 //
-// A test has the name of each. What is not promised: messages live in memory
-// only, and what was accepted and did not end is lost with the process, unless
-// its source delivers it again. Order is the order of acceptance by one
-// dispatcher; two submitters that race are ordered by who is first.
+// Each has a test of its name. Not promised: messages live in memory only, and
+// one that was accepted and has not ended is lost with the process, unless its
+// source redelivers it. Order is the order of acceptance by one dispatcher;
+// that of two submitters that race is arbitrary.
 //
 // # How a message moves
 //
@@ -55,7 +57,8 @@
 //	   │        worker.go       │ ▼
 //	   │                        │ ready: next free worker, earliest first
 //	   ▼                        │
-//	outcome ──▶ retry (holds its keys, no worker), park, widen  outcome.go, retry.go,
+//	outcome ──▶ retry or held (keys, but no worker),            outcome.go, keep.go,
+//	   │        park, widen                                     retry.go, hold.go,
 //	   │                                                        park.go, widen.go
 //	   ▼
 //	completion: OnDone, Do, Ticket
@@ -63,17 +66,29 @@
 //	   ▼
 //	release: the claim leaves the set, who waited is woken      release.go
 //
-// A worker releases one message and takes the next under one hold of the
-// mutex. For what the mutex guards, and how workers are woken, see
-// [Dispatcher].
+// A worker releases one message and takes the next in one critical section. For
+// what the mutex guards, and how workers are woken, see [Dispatcher].
 //
 // # Failures
 //
 // A handler's error, panic or runtime.Goexit is a failed attempt. There are
 // [Config.MaxAttempts] of them, with exponential back-off in between, during
-// which the message keeps its keys but no worker. When they are used up, or
-// the error is [Permanent], the [FailurePolicy] decides: the message is given
-// to [Config.DeadLetter] and its keys are released; or it is parked, which
-// keeps its keys closed while everything unrelated goes on; or the dispatcher
-// stops.
+// which the message keeps its keys but no worker. When they are used up, or the
+// error is [Permanent], the [FailurePolicy] decides: the message is passed to
+// [Config.DeadLetter] and its keys are released; or it is parked, which keeps
+// its keys closed while everything unrelated goes on; or the dispatcher stops.
+//
+// # Chains
+//
+// Messages that wait for each other, such as deposits to one much-used account, are
+// cheaper in one transaction. [Config.Together] runs the handlers of such a chain
+// in one unit of work, each message with its own result; [Config.BatchHandler] gets
+// the chain in one call. What is not part of the chain is not held up, unless it
+// waits for a message of it.
+//
+// # Asynchronous work
+//
+// A handler whose work continues in another process, or waits for an answer,
+// calls [Hold] and returns: its message keeps its keys, without a worker, until
+// it is finished by a call, or by a time limit.
 package dispatcher

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -12,8 +13,8 @@ import (
 // observer.
 const maxEvents = 4096
 
-// eventQueue has the events that the observer has not seen yet. It is part of
-// Dispatcher.mu.
+// eventQueue holds the events that the observer has not received yet. It is
+// part of Dispatcher.mu.
 type eventQueue[M any] struct {
 	pending []Event[M]
 	closed  bool
@@ -36,27 +37,27 @@ func (q *eventQueue[M]) waitLocked() {
 	}
 }
 
-// closeLocked says that no event will come any more.
+// closeLocked marks the queue as complete: no event follows.
 func (q *eventQueue[M]) closeLocked() {
 	q.closed = true
 	q.some.Signal()
 }
 
-// emitLocked tells the observer, if there is one, of an event about t.
+// emitLocked queues an event about t for the observer, if there is one.
 func (d *Dispatcher[M]) emitLocked(kind EventKind, t *task[M], worker int, err error) {
 	if d.cfg.Observer != nil {
 		d.queueEventLocked(t, Event[M]{Kind: kind, Worker: worker, Err: err})
 	}
 }
 
-// emitKeyLocked is emitLocked for an event that is about a key as well.
+// emitKeyLocked is emitLocked for an event that also concerns a key.
 func (d *Dispatcher[M]) emitKeyLocked(kind EventKind, t *task[M], worker int, key lockkeys.Key, blocker uint64) {
 	if d.cfg.Observer != nil {
 		d.queueEventLocked(t, Event[M]{Kind: kind, Worker: worker, Key: key, Blocker: blocker})
 	}
 }
 
-// emitBlockedLocked tells the observer what t waits for.
+// emitBlockedLocked queues the event that t waits, and for what.
 func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
 	if d.cfg.Observer == nil {
 		return
@@ -66,7 +67,7 @@ func (d *Dispatcher[M]) emitBlockedLocked(t *task[M]) {
 	}
 }
 
-// emitQueuedLocked tells the observer of a message that was accepted.
+// emitQueuedLocked queues the event that a message was accepted.
 func (d *Dispatcher[M]) emitQueuedLocked(a *arrival[M], id uint64) {
 	d.mu.events.pushLocked(Event[M]{
 		Kind: Queued, Time: time.Now(), ID: id, Message: a.msg, Claim: slices.Clone(a.claim.Requests()), Worker: -1,
@@ -88,18 +89,9 @@ func (q *eventQueue[M]) pushLocked(e Event[M]) {
 	}
 }
 
-// observe hands events to the observer until there are no more to come. If the
-// observer ends the goroutine, another goes on with the event behind.
+// observe passes events to the observer until the queue is closed. If the
+// observer ends the goroutine, another one continues with the next event.
 func (d *Dispatcher[M]) observe() {
-	returned := false
-	defer func() {
-		if returned {
-			close(d.observerGone)
-			return
-		}
-		d.cfg.Logger.Error("observer called runtime.Goexit")
-		go d.observe()
-	}()
 	defer d.enlist()()
 	q := &d.mu.events
 	for {
@@ -117,20 +109,21 @@ func (d *Dispatcher[M]) observe() {
 		q.fewer.Broadcast()
 		d.mu.Unlock()
 		if len(q.taken) == 0 {
-			returned = true
+			close(d.observerGone)
 			return
 		}
 	}
 }
 
-// tell calls the observer; its panic must not end the dispatcher.
+// tell calls the observer; a panic there must not end the dispatcher.
 func (d *Dispatcher[M]) tell(e Event[M]) {
-	var caught error
+	caught := ErrGoexit
 	defer func() {
 		if caught != nil {
-			d.cfg.Logger.Error("observer panicked", "event", e.Kind, "message", e.ID, "error", caught)
+			d.cfg.Logger.Error("observer failed", append(d.about(e.ID, e.Message, e.Claim), "event", e.Kind, "err", caught)...)
 		}
 	}()
-	defer recoverAs(&caught)
-	d.cfg.Observer.Observe(e)
+	defer contain.Recover(&caught)
+	d.cfg.Observer(e)
+	caught = nil
 }

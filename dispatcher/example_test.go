@@ -95,7 +95,7 @@ func ExampleDispatcher_Do() {
 	_ = d.Close()
 	// Output:
 	// <nil>
-	// dispatcher: message 2 failed after 1 attempts: not enough money
+	// dispatcher: message [account/7] failed after 1 attempts: not enough money
 }
 
 func ExampleDispatcher_Go() {
@@ -112,6 +112,37 @@ func ExampleDispatcher_Go() {
 	fmt.Println(ticket.Wait(ctx))
 	_ = d.Close()
 	// Output: <nil>
+}
+
+// The handler asks somebody else and returns. The account stays closed, and the
+// only worker is free, until the answer arrives.
+func ExampleHold() {
+	answers := make(chan func(error), 1)
+	d := example(dispatcher.Config[Order]{
+		Handler: func(ctx context.Context, o Order) error {
+			fmt.Println(o.Name)
+			if o.Name != "ask the bank" {
+				return nil
+			}
+			finish, err := dispatcher.Hold(ctx)
+			answers <- finish // to who waits for the bank
+			return err
+		},
+	})
+	ctx := context.Background()
+	_ = d.Submit(ctx, Order{"ask the bank", []lockkeys.Key{seven}})
+	_ = d.Submit(ctx, Order{"deposit to 7", []lockkeys.Key{seven}})
+	_ = d.Do(ctx, Order{"deposit to 8", []lockkeys.Key{eight}})
+	answer := <-answers
+	fmt.Println("the bank answers")
+	answer(nil)
+	_ = d.Drain(ctx)
+	_ = d.Close()
+	// Output:
+	// ask the bank
+	// deposit to 8
+	// the bank answers
+	// deposit to 7
 }
 
 func ExamplePermanent() {
@@ -133,7 +164,7 @@ func ExamplePermanent() {
 	_ = d.Close()
 	// Output:
 	// deposit attempt 1
-	// dead letter: deposit - dispatcher: message 1 failed after 1 attempts: no such account
+	// dead letter: deposit - dispatcher: message [account/7] failed after 1 attempts: no such account
 }
 
 // The handler finds out only when it has read its account that the order
@@ -213,13 +244,13 @@ func ExampleDispatcher_Parked() {
 	for _, p := range d.Parked() {
 		fmt.Printf("parked: %s, %d behind it: %v\n", p.Message.Name, p.Behind, p.Err)
 		mended = true
-		_ = d.Resume(p.ID)
+		_ = d.Resume(ctx, p.ID)
 	}
 	_ = d.Drain(ctx)
 	_ = d.Close()
 	// Output:
 	// deposit elsewhere
-	// parked: withdraw, 1 behind it: dispatcher: message 1 failed after 1 attempts: ledger unreachable
+	// parked: withdraw, 1 behind it: dispatcher: message [account/7] failed after 1 attempts: ledger unreachable
 	// withdraw
 	// close account
 }
@@ -248,7 +279,7 @@ func ExampleDispatcher_SubmitBatch() {
 func ExampleConfig_batchHandler() {
 	begin := make(chan struct{})
 	d := example(dispatcher.Config[Order]{
-		MaxBatch: 10,
+		Workers: 1, MaxBatch: 10,
 		BatchHandler: func(_ context.Context, orders []Order) []error {
 			<-begin
 			var names []string
@@ -259,7 +290,7 @@ func ExampleConfig_batchHandler() {
 			return nil // or dispatcher.FailAll(err, len(orders)) if it was rolled back
 		},
 	})
-	_ = d.Submit(context.Background(), Order{"end of day", []lockkeys.Key{lockkeys.Root()}})
+	_ = d.Submit(context.Background(), Order{"an order of another account", []lockkeys.Key{lockkeys.MustParse("client/8")}})
 	for i := range 3 {
 		_ = d.Submit(context.Background(), Order{fmt.Sprint("deposit ", i+1), []lockkeys.Key{seven}})
 	}
@@ -267,8 +298,45 @@ func ExampleConfig_batchHandler() {
 	_ = d.Drain(context.Background())
 	_ = d.Close()
 	// Output:
-	// one transaction: end of day
+	// one transaction: an order of another account
 	// one transaction: deposit 1, deposit 2, deposit 3
+}
+
+// The handlers of messages that wait for each other run in one transaction; each
+// message has its own result.
+func ExampleTogether() {
+	begin := make(chan struct{})
+	d := example(dispatcher.Config[Order]{
+		Workers: 1, ChainTime: time.Minute,
+		Handler: func(_ context.Context, o Order) error {
+			<-begin
+			fmt.Println(o.Name)
+			return nil
+		},
+		Together: func(ctx context.Context, run func(context.Context) error) error {
+			fmt.Println("BEGIN")
+			if err := run(ctx); err != nil {
+				fmt.Println("ROLLBACK")
+				return err
+			}
+			fmt.Println("COMMIT")
+			return nil
+		},
+	})
+	_ = d.Submit(context.Background(), Order{"an order of another account", []lockkeys.Key{lockkeys.MustParse("client/8")}})
+	for i := range 3 {
+		_ = d.Submit(context.Background(), Order{fmt.Sprint("deposit ", i+1), []lockkeys.Key{seven}})
+	}
+	close(begin)
+	_ = d.Drain(context.Background())
+	_ = d.Close()
+	// Output:
+	// an order of another account
+	// BEGIN
+	// deposit 1
+	// deposit 2
+	// deposit 3
+	// COMMIT
 }
 
 func ExampleDispatcher_Shutdown() {

@@ -71,10 +71,10 @@ func TestKeyFunctionFails(t *testing.T) {
 						require.Len(t, d.Parked(), 1)
 						check(d.Parked()[0].Err)
 						// The function is not asked again.
-						require.NoError(t, d.Resume(d.Parked()[0].ID))
+						require.NoError(t, d.Resume(t.Context(), d.Parked()[0].ID))
 						synctest.Wait()
 						require.Len(t, d.Parked(), 1)
-						require.NoError(t, d.Skip(d.Parked()[0].ID))
+						require.NoError(t, d.Skip(t.Context(), d.Parked()[0].ID))
 						check(ticket.Err())
 						require.ErrorIs(t, ticket.Err(), dispatcher.ErrSkipped)
 					case dispatcher.Stop:
@@ -164,7 +164,7 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, []string{"slow", "unwritable", "panic", "exit"}, dead)
 		require.NoError(t, d.Do(t.Context(), newJob("the worker is there", nil)))
 		for _, p := range parked {
-			require.NoError(t, d.Skip(p.ID))
+			require.NoError(t, d.Skip(t.Context(), p.ID))
 		}
 	})
 }
@@ -313,7 +313,7 @@ func TestStop(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- d.Drain(context.Background()) }()
 		time.Sleep(1500 * time.Millisecond)
-		for _, err := range []error{d.Err(), <-waiting, <-drained, d.TrySubmit(newJob("", nil)), d.Submit(t.Context(), newJob("", nil))} {
+		for _, err := range []error{d.Err(), <-waiting, <-drained, d.TrySubmit(t.Context(), newJob("", nil)), d.Submit(t.Context(), newJob("", nil))} {
 			require.ErrorIs(t, err, dispatcher.ErrStopped)
 			require.ErrorIs(t, err, errBoom)
 		}

@@ -24,6 +24,7 @@ type hold struct {
 	claim    *lockkeys.Claim
 	from, to int  // to is 0 while it lasts
 	released bool // it ended because keys were released
+	undone   bool // what was done meanwhile does not count
 }
 
 func newHistory() *history { return &history{open: make(map[uint64]*hold)} }
@@ -43,6 +44,14 @@ func (h *history) end(id uint64) {
 	h.clock++
 	h.open[id].to = h.clock
 	delete(h.open, id)
+}
+
+// leave is end for an attempt whose work may have been undone.
+func (h *history) leave(id uint64, undone bool) {
+	h.mu.Lock()
+	h.open[id].undone = undone
+	h.mu.Unlock()
+	h.end(id)
 }
 
 // release says that the message goes on with rest alone.
@@ -67,7 +76,9 @@ func (h *history) check(claims map[uint64]*lockkeys.Claim) error {
 	}
 	byID := make(map[uint64][]*hold)
 	for _, o := range h.holds {
-		byID[o.id] = append(byID[o.id], o)
+		if !o.undone {
+			byID[o.id] = append(byID[o.id], o)
+		}
 	}
 	for i, earlier := range byID {
 		for j, later := range byID {

@@ -10,20 +10,19 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// intake is the way in, a bounded queue: submitters put arrivals in, workers
-// take them out in the same order. It bounds what is pending by count and,
+// intake is the bounded input queue: submitters append arrivals, workers take
+// them out in the same order. It bounds the pending messages by count and,
 // optionally, by bytes. It has a mutex of its own, held for a few instructions
-// at a time, so that submitters and workers do not wait for each other; and
-// arrivals lie one after the other in memory, so that the processor that takes
-// them out does not wait for each. Where both mutexes are needed,
-// Dispatcher.mu is taken first.
+// at a time, so that submitters and workers do not wait for each other.
+// Arrivals are contiguous in memory, so that taking them out causes few cache
+// misses. Lock order: Dispatcher.mu before intake.mu.
 //
-// A message that is pending has a slot. Slots come back in batches of an
-// eighth of all, at most 32: a submitter that waits is woken once for many
-// messages, not for each. Nothing starts later for it, since seven eighths of
-// the messages are still before that of the submitter; and workers that run
-// out of work give back what there is. With a bound by bytes, where few
-// messages may be all there is, slots come back one by one.
+// A pending message has a slot. Slots are returned in batches of an eighth of
+// all, at most 32, so that a waiting submitter is woken once for many messages.
+// That delays no start, since seven eighths of the messages are still ahead of
+// the submitter's; and workers that run out of work return all they have. With
+// a bound by bytes, where a few messages may fill the queue, slots are returned
+// one by one.
 type intake[M any] struct {
 	maxCount, maxBytes int64 // maxBytes is 0 for no bound
 	batch              int64
@@ -32,40 +31,42 @@ type intake[M any] struct {
 	mu struct {
 		sync.Mutex
 		taken   slots
-		lastID  uint64    // of the last arrival; they are counted from 1
-		tail    *chunk[M] // where arrivals go, and how many
+		lastID  uint64    // of the last arrival, from 1
+		tail    *chunk[M] // where arrivals are appended, and how many
 		filled  int       // it has
 		refused error     // why nothing is accepted any more, or nil
 	}
 	some atomic.Bool // there are arrivals after out.known; changed under mu
 
-	// The side of the workers, guarded by Dispatcher.mu.
+	// The workers' end, guarded by Dispatcher.mu.
 	out struct {
-		head  *chunk[M] // where the next arrival is, and at
-		index int       // which index
+		head  *chunk[M] // of the next arrival, and
+		index int       // its index there
 		id    uint64    // of the last arrival taken out
 		known uint64    // arrivals up to this one can be taken out without mu
 	}
 
-	// Who has to wait goes through the turnstile one by one, and out of it
-	// when its messages are accepted; the one within waits for freed. While
-	// anybody waits nobody else gets a slot, so that all get them in order.
+	// Submitters that have to wait enter the turnstile one by one, and leave it
+	// when their messages are accepted; the one inside waits for freed. While
+	// one waits, no other gets a slot, so that they are served in order.
 	waiting   atomic.Int32
 	turnstile *semaphore.Weighted
 	freed     chan struct{}
 	closed    context.Context // ends when nothing is accepted any more
 }
 
-// arrival is a message with its keys, as a submitter hands it in.
+// arrival is a message with its keys, as submitted.
 type arrival[M any] struct {
 	msg   M
 	claim lockkeys.Claim
 	size  int64
 	done  func(m M, err error)
-	rare  *rare // mostly nil
+	// The submitter's context, used only for its values; nil if it has none.
+	values context.Context
+	rare   *rare // usually nil
 }
 
-// rare is what few arrivals have.
+// rare holds what few arrivals need.
 type rare struct {
 	ticket  *Ticket
 	keyErr  error // the key function failed
@@ -74,14 +75,14 @@ type rare struct {
 
 // set makes a a copy of b.
 func (a *arrival[M]) set(b *arrival[M]) {
-	a.msg, a.size, a.done, a.rare = b.msg, b.size, b.done, b.rare
+	a.msg, a.size, a.done, a.values, a.rare = b.msg, b.size, b.done, b.values, b.rare
 	a.claim.Copy(&b.claim)
 }
 
-// reset clears a for its next use, keeping memory.
+// reset clears a for reuse, and keeps its memory.
 func (a *arrival[M]) reset() {
 	var none M
-	a.msg, a.done, a.rare = none, nil, nil
+	a.msg, a.done, a.values, a.rare = none, nil, nil, nil
 	a.claim.Reset()
 }
 
@@ -109,9 +110,9 @@ func newIntake[M any](closed context.Context, maxCount int, maxBytes int64) *int
 	return in
 }
 
-// accept takes in arrivals, from the first on, as long as there are slots;
-// which there are for nobody while others wait, unless it is the caller's
-// turn. It returns how many, and the number of the last. The error is why
+// accept appends arrivals, from the first on, while there are slots. While
+// others wait there are none, unless it is the caller's turn. It returns how
+// many it has accepted, and the number of the last. The error is the reason why
 // nothing is accepted any more.
 func (in *intake[M]) accept(arrivals []arrival[M], turn bool) (n int, last uint64, err error) {
 	in.mu.Lock()
@@ -140,7 +141,7 @@ func (in *intake[M]) accept(arrivals []arrival[M], turn bool) (n int, last uint6
 	return n, in.mu.lastID, nil
 }
 
-// room tells whether there is a slot for a message of this size. It needs mu.
+// room reports whether there is a slot for a message of this size. It needs mu.
 func (in *intake[M]) room(size int64) bool {
 	taken := &in.mu.taken
 	return taken.count < in.maxCount && (in.maxBytes == 0 || taken.bytes+size <= in.maxBytes)
@@ -156,8 +157,8 @@ func (in *intake[M]) extend() {
 	in.mu.tail, in.mu.filled = c, 0
 }
 
-// take takes the next arrival out, and returns nil if there is none. It may
-// be used until the next call.
+// take removes the next arrival and returns it, or nil if there is none. The
+// arrival is valid until the next call.
 func (in *intake[M]) take() (a *arrival[M], id uint64) {
 	out := &in.out
 	if out.id == out.known {
@@ -181,18 +182,18 @@ func (in *intake[M]) take() (a *arrival[M], id uint64) {
 	return a, out.id
 }
 
-// empty tells whether there is nothing to take out. It needs Dispatcher.mu.
+// empty reports whether the queue is empty. It needs Dispatcher.mu.
 func (in *intake[M]) empty() bool { return in.out.id == in.out.known && !in.some.Load() }
 
-// counts returns how many messages were ever accepted, and how many of them
-// have not been taken out. It needs Dispatcher.mu.
+// counts returns the number of messages accepted so far, and how many of them
+// are still in the queue. It needs Dispatcher.mu.
 func (in *intake[M]) counts() (accepted uint64, queued int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.mu.lastID, int(in.mu.lastID - in.out.id)
 }
 
-// giveBack gives slots back and empties s.
+// giveBack returns the slots of s, and sets s to zero.
 func (in *intake[M]) giveBack(s *slots) {
 	in.mu.Lock()
 	in.mu.taken.count -= s.count
@@ -207,7 +208,7 @@ func (in *intake[M]) giveBack(s *slots) {
 	}
 }
 
-// refuse ends acceptance, for the reason given first.
+// refuse ends acceptance. Only the first reason counts.
 func (in *intake[M]) refuse(why error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -241,7 +242,8 @@ func (in *intake[M]) leaveTurnstile() {
 	in.waiting.Add(-1)
 }
 
-// awaitFreed waits until slots have come back since accept was called last.
+// awaitFreed waits until slots have been returned since the last call of
+// accept.
 func (in *intake[M]) awaitFreed(ctx context.Context) error {
 	select {
 	case <-in.freed:

@@ -28,10 +28,11 @@ func watchdog(t *testing.T) context.Context {
 	return ctx
 }
 
-// scale makes a number smaller under the race detector, and in short tests.
+// scale makes a number smaller under the race detector, and in short tests: what
+// needs many messages is proven without it.
 func scale(n int) int {
 	if raceEnabled {
-		n /= 5
+		n /= 12
 	}
 	if testing.Short() {
 		n /= 10
@@ -185,7 +186,7 @@ func TestStartAndStop(t *testing.T) {
 		d, err := dispatcher.New(config{
 			Keys: jobKeys, Handler: runJob, Workers: 1 + round%16, MaxAttempts: 3,
 			Backoff: dispatcher.Backoff{Initial: time.Hour}, Timeout: time.Hour,
-			Failure: dispatcher.Park, Observer: dispatcher.ObserverFunc[*job](func(event) {}),
+			Failure: dispatcher.Park, Observer: func(event) {},
 		})
 		require.NoError(t, err)
 		for i := range round {
@@ -196,7 +197,7 @@ func TestStartAndStop(t *testing.T) {
 			case 2:
 				j.run = takes(0, dispatcher.Permanent(errBoom))
 			}
-			require.NoError(t, d.TrySubmit(j))
+			require.NoError(t, d.TrySubmit(t.Context(), j))
 		}
 		_, err = d.Shutdown(context.Background())
 		require.NoError(t, err)
@@ -260,7 +261,7 @@ func everythingAtOnce(t *testing.T, round int) {
 		Backoff: dispatcher.Backoff{Initial: time.Microsecond}, CancelGrace: time.Millisecond, Failure: dispatcher.Park,
 	}
 	if round%2 == 1 {
-		cfg.Observer = dispatcher.ObserverFunc[pair](func(dispatcher.Event[pair]) {})
+		cfg.Observer = func(dispatcher.Event[pair]) {}
 	}
 	handle := func(ctx context.Context, p pair) error {
 		counts[p.a]++
@@ -327,7 +328,7 @@ func everythingAtOnce(t *testing.T, round int) {
 		all.Go(func() {
 			for stop.Err() == nil {
 				for _, p := range d.Parked() {
-					_ = []func(uint64) error{d.Resume, d.Skip, d.Drop}[rand.IntN(3)](p.ID)
+					_ = []func(context.Context, uint64) error{d.Resume, d.Skip, d.Drop}[rand.IntN(3)](ctx, p.ID)
 				}
 				runtime.Gosched()
 			}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +36,27 @@ func TestFailureThatNobodyIsToldOf(t *testing.T) {
 	require.NoError(t, d.Drain(t.Context()))
 	require.NoError(t, d.Close())
 	require.Contains(t, log.String(), "message failed and is dropped")
-	require.Contains(t, log.String(), "message=3")
+	require.Contains(t, log.String(), "id=3")
 	require.Contains(t, log.String(), errBoom.Error())
+}
+
+// The log says who gave a message up, and why.
+func TestTheOperatorIsInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		d, err := dispatcher.New(dispatcher.Config[int]{
+			Keys:    func(int, *lockkeys.Claim) error { return nil },
+			Handler: func(context.Context, int) error { return errBoom },
+			Failure: dispatcher.Park,
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		require.NoError(t, d.Submit(t.Context(), 1))
+		synctest.Wait()
+		require.NoError(t, d.Skip(dispatcher.WithOperator(t.Context(), "ann", "case 17"), d.Parked()[0].ID))
+		require.NoError(t, d.Close())
+		require.Contains(t, log.String(), `operator=ann why="case 17" err=`)
+	})
+	who, why := dispatcher.OperatorOf(t.Context())
+	require.Empty(t, who+why)
 }

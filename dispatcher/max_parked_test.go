@@ -47,7 +47,7 @@ func TestMaxParked(t *testing.T) {
 		for i, key := range []string{"k", "~k", "/", "~y", "y/z", "k/x/y"} { // behind it, directly or not
 			refused := add(10+i, key)
 			require.ErrorIs(t, d.Submit(t.Context(), refused), dispatcher.ErrTooManyParked)
-			require.ErrorIs(t, d.TrySubmit(refused), dispatcher.ErrTooManyParked)
+			require.ErrorIs(t, d.TrySubmit(t.Context(), refused), dispatcher.ErrTooManyParked)
 			require.ErrorIs(t, d.Do(t.Context(), refused), dispatcher.ErrTooManyParked)
 			_, err := d.Go(t.Context(), refused)
 			require.ErrorIs(t, err, dispatcher.ErrTooManyParked)
@@ -63,13 +63,13 @@ func TestMaxParked(t *testing.T) {
 
 		failing = false
 		order = nil
-		require.NoError(t, d.Resume(1))
+		require.NoError(t, d.Resume(t.Context(), 1))
 		drain(t, d)
 		require.Equal(t, []int{0, 1, 2}, order)
-		for i := range 4 {
-			require.NoError(t, d.TrySubmit(add(i, "k")), "every slot has come back, once")
+		for range 4 { // each takes a while, so that none has ended when the fifth is tried
+			require.NoError(t, d.TrySubmit(t.Context(), newJob("", takes(time.Second, nil), "k")), "every slot has come back, once")
 		}
-		require.ErrorIs(t, d.TrySubmit(add(4, "k")), dispatcher.ErrFull)
+		require.ErrorIs(t, d.TrySubmit(t.Context(), add(4, "k")), dispatcher.ErrFull)
 		drain(t, d)
 	})
 }
@@ -112,16 +112,16 @@ func TestEverythingIsParked(t *testing.T) {
 					require.EqualValues(t, most+i, accepted.Load())
 					oldest := d.Parked()[0].ID
 					if i%2 == 0 {
-						require.NoError(t, d.Resume(oldest)) // and it is parked again
+						require.NoError(t, d.Resume(t.Context(), oldest)) // and it is parked again
 						time.Sleep(time.Second)
 						require.EqualValues(t, most+i, accepted.Load())
 					}
-					require.NoError(t, d.Skip(oldest))
+					require.NoError(t, d.Skip(t.Context(), oldest))
 				}
 				time.Sleep(time.Second)
 				up.Store(true)
 				for _, p := range d.Parked() {
-					require.NoError(t, d.Resume(p.ID))
+					require.NoError(t, d.Resume(t.Context(), p.ID))
 				}
 				time.Sleep(time.Second)
 				require.EqualValues(t, all, accepted.Load())
@@ -151,7 +151,7 @@ func TestRelatedFloodDoesNotStopOthers(t *testing.T) {
 				}
 				require.Equal(t, 150, d.Stats().Behind)
 				require.NoError(t, d.Drain(t.Context()), "what is behind a parked one is not waited for")
-				require.NoError(t, d.Drop(1))
+				require.NoError(t, d.Drop(t.Context(), 1))
 				drain(t, d)
 			})
 		})

@@ -20,6 +20,9 @@ type plan struct {
 	operator                        []int // what the operator does next
 	shutdown                        int   // at this tick; 0 for none
 	limit                           time.Duration
+	chain                           bool // messages run in chains of up to batch
+	commitFails                     int  // each of these fails to commit; 0 for none
+	chainTime                       time.Duration
 }
 
 type planned struct {
@@ -37,6 +40,8 @@ type step struct {
 	before  time.Duration
 	after   time.Duration
 	obeys   bool // it returns when its context ends
+	holds   bool // it calls Hold, and its message is held before it ends as kind says
+	held    time.Duration
 	widen   []lockkeys.Request
 }
 
@@ -69,7 +74,7 @@ func drawTicks(t *rapid.T, most int, label string) time.Duration {
 const tick = time.Millisecond
 
 // variant says which parts of the plan may be used.
-type variant struct{ batch, park, shutdown bool }
+type variant struct{ batch, chain, park, shutdown bool }
 
 func drawPlan(t *rapid.T, v variant) plan {
 	p := plan{
@@ -84,8 +89,13 @@ func drawPlan(t *rapid.T, v variant) plan {
 	if !v.park {
 		buried = rapid.Just(true)
 	}
-	if v.batch {
+	if v.batch || v.chain {
 		p.batch = rapid.IntRange(1, 4).Draw(t, "batch")
+	}
+	if v.chain {
+		p.chain = true
+		p.commitFails = rapid.SampledFrom([]int{0, 2, 5}).Draw(t, "each of these commits fails")
+		p.chainTime = drawTicks(t, 4, "chain time") + 1
 	}
 	if v.park {
 		p.failure = dispatcher.Park
@@ -102,7 +112,7 @@ func drawPlan(t *rapid.T, v variant) plan {
 			buried:   buried.Draw(t, "buried"),
 			keyFails: rapid.IntRange(0, 19).Draw(t, "key function fails") == 19,
 		}
-		if v.batch && rapid.Bool().Draw(t, "batchable") {
+		if (v.batch || v.chain) && rapid.Bool().Draw(t, "batchable") {
 			m.keys = requests(rapid.SampledFrom([]string{"a", "a/b", "b"}).Draw(t, "only key"))
 		}
 		for range rapid.IntRange(0, 4).Draw(t, "steps") {
@@ -123,6 +133,9 @@ func drawStep(t *rapid.T, v variant) step {
 		release: -1,
 		before:  drawTicks(t, 3, "before"),
 		obeys:   rapid.Bool().Draw(t, "obeys"),
+	}
+	if !v.batch && s.kind != panics && s.kind != exits && rapid.IntRange(0, 3).Draw(t, "holds") == 0 {
+		s.holds, s.held = true, drawTicks(t, 4, "held")
 	}
 	if s.kind == widens {
 		s.widen = drawKeys(t, 1, 2)

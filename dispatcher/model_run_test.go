@@ -123,11 +123,11 @@ func (m *model) operate() {
 	var err error
 	switch action {
 	case 0:
-		err = m.d.Resume(p.ID)
+		err = m.d.Resume(context.Background(), p.ID)
 	case 1:
-		err = m.d.Skip(p.ID)
+		err = m.d.Skip(context.Background(), p.ID)
 	case 2:
-		err = m.d.Drop(p.ID)
+		err = m.d.Drop(context.Background(), p.ID)
 	}
 	if err != nil {
 		m.complain("operator: %v", err)
@@ -265,20 +265,20 @@ func (m *model) compare() error {
 	errs = append(errs,
 		check(len(s.Messages)+s.Queued <= m.plan.maxParked+m.plan.maxPending, "more than MaxParked %d and MaxPending %d", m.plan.maxParked, m.plan.maxPending),
 		check(stats.Beyond <= m.plan.maxPending && stats.Parked+stats.Behind-stats.Beyond <= m.plan.maxParked, "beyond MaxParked %d", m.plan.maxParked))
-	total := uint64(stats.Queued+stats.Waiting+stats.Ready+stats.Running+stats.Backoff+stats.Parked+stats.Behind) + stats.Succeeded + stats.Failed
+	total := uint64(stats.Queued+stats.Waiting+stats.Ready+stats.Running+stats.Backoff+stats.Held+stats.Parked+stats.Behind) + stats.Succeeded + stats.Failed
 	errs = append(errs,
 		check(looking <= m.plan.policy.Window()+1+m.plan.excess(), "window: %d waiting", looking),
 		check(stats.Accepted == total, "stats do not add up to %d", total),
 		check(stats.Waiting == looking && stats.Behind == stalled && stats.Queued == s.Queued &&
 			stats.Ready == counts[dispatcher.StateReady] && stats.Running == counts[dispatcher.StateRunning] &&
-			stats.Backoff == counts[dispatcher.StateBackoff] && stats.Parked == counts[dispatcher.StateParked], "stats differ from the snapshot"),
+			stats.Backoff == counts[dispatcher.StateBackoff] && stats.Held == counts[dispatcher.StateHeld] && stats.Parked == counts[dispatcher.StateParked], "stats differ from the snapshot"),
 		check(len(parked) == stats.Parked && slices.IsSortedFunc(parked, func(a, b dispatcher.ParkedMessage[int]) int { return int(a.ID) - int(b.ID) }), "parked: %+v", parked))
 	behind := 0
 	for _, p := range parked {
 		behind += p.Behind
 	}
 	errs = append(errs, check(behind == stalled, "behind parked messages: %+v", parked))
-	quiet := s.Queued == 0 && looking+stats.Ready+stats.Running+stats.Backoff == 0
+	quiet := s.Queued == 0 && looking+stats.Ready+stats.Running+stats.Backoff+stats.Held == 0
 	if m.drained != nil {
 		select {
 		case err := <-m.drained:

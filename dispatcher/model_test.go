@@ -26,6 +26,9 @@ func TestModel(t *testing.T) {
 		"batch":          {batch: true},
 		"batch park":     {batch: true, park: true},
 		"shutdown":       {shutdown: true, park: true},
+		"chain":          {chain: true},
+		"chain park":     {chain: true, park: true},
+		"chain shutdown": {chain: true, shutdown: true},
 		"batch shutdown": {batch: true, shutdown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,13 +111,17 @@ func (m *model) config() dispatcher.Config[int] {
 			return dispatcher.Park
 		}
 	}
-	if m.plan.batch > 0 {
+	switch {
+	case m.plan.chain:
+		cfg.Handler, cfg.Together = m.handle, m.together
+		cfg.MaxBatch, cfg.ChainTime = m.plan.batch, m.plan.chainTime
+	case m.plan.batch > 0:
 		cfg.BatchHandler, cfg.MaxBatch = m.handleBatch, m.plan.batch
-	} else {
+	default:
 		cfg.Handler = m.handle
 	}
 	if m.plan.observed > 0 {
-		cfg.Observer = dispatcher.ObserverFunc[int](func(dispatcher.Event[int]) {})
+		cfg.Observer = func(dispatcher.Event[int]) {}
 	}
 	return cfg
 }
@@ -184,9 +191,36 @@ func (m *model) handle(ctx context.Context, i int) error {
 	if info, ok := dispatcher.InfoFrom(ctx); !ok || info.ID != uint64(i) || info.Attempt != attempt {
 		m.complain("message %d, attempt %d: Info is %+v", i, attempt, info)
 	}
-	m.history.begin(uint64(i), 0, claim)
-	defer m.history.end(uint64(i))
+	chain, _ := ctx.Value(chainKey{}).(*chain)
+	kept := false
+	if chain == nil {
+		m.history.begin(uint64(i), 0, claim)
+		defer func() {
+			if !kept {
+				m.history.end(uint64(i))
+			}
+		}()
+	} else if err := m.join(chain, i, claim); err != nil {
+		return err
+	}
+	finish := func(error) {}
+	if s.holds {
+		var err error
+		if finish, err = dispatcher.Hold(ctx); (err != nil) != (chain != nil) {
+			m.complain("message %d: Hold: %v", i, err)
+		} else if err != nil {
+			return err
+		}
+	}
 	if err := pause(ctx, s, s.before); err != nil {
+		go finish(nil) // which comes too late
+		return err
+	}
+	if s.release >= 0 && s.release < len(claim) && chain != nil {
+		err := dispatcher.Release(ctx, claim[s.release].Key)
+		if err == nil {
+			m.complain("message %d: Release in a chain", i)
+		}
 		return err
 	}
 	if s.release >= 0 && s.release < len(claim) {
@@ -199,7 +233,20 @@ func (m *model) handle(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	return m.end(i, s)
+	if !s.holds {
+		return m.end(i, s)
+	}
+	kept = true
+	go func() {
+		err := pause(ctx, s, s.held)
+		if err == nil {
+			err = m.end(i, s)
+		}
+		m.history.end(uint64(i))
+		finish(err)
+		finish(errStep) // does nothing
+	}()
+	return nil
 }
 
 // handleBatch does the steps of its messages up to the first that must be
@@ -214,10 +261,8 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 	if len(batch) > m.plan.batch {
 		m.complain("batch of %d, more than MaxBatch %d", len(batch), m.plan.batch)
 	}
-	for _, i := range batch {
-		if first := m.claim(batch[0]); !slices.Equal(first, m.claim(i)) {
-			m.complain("batch of different claims: %v and %v", first, m.claim(i))
-		}
+	for n, i := range batch[1:] {
+		m.checkNext(batch[n], i)
 	}
 	results := make([]error, len(batch))
 	for n, i := range batch {
@@ -233,6 +278,75 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 		}
 	}
 	return results
+}
+
+// checkNext complains if two messages that follow each other in a batch do not
+// conflict.
+func (m *model) checkNext(i, next int) {
+	if !lockkeys.NewClaim(m.claim(i)...).Conflicts(lockkeys.NewClaim(m.claim(next)...)) {
+		m.complain("%d follows %d in a batch, and does not conflict with it", next, i)
+	}
+}
+
+// chain is a call of together: a transaction of all that its handlers note.
+type chain struct {
+	number   int
+	messages []int
+	before   []noted
+}
+
+type chainKey struct{}
+
+// noted is what is noted of a message.
+type noted struct {
+	position, attempts, tries int
+	failed                    stepKind
+	wide                      []lockkeys.Request
+}
+
+// together undoes everything that the handlers have noted if one fails, or the
+// commit does.
+func (m *model) together(ctx context.Context, run func(context.Context) error) (err error) {
+	m.mu.Lock()
+	m.batches++
+	c := &chain{number: m.batches}
+	m.mu.Unlock()
+	err = errStep // if a handler ends the goroutine
+	defer func() {
+		for n, i := range c.messages {
+			if err != nil {
+				m.restore(i, c.before[n])
+			}
+			m.history.leave(uint64(i), err != nil)
+		}
+	}()
+	err = run(context.WithValue(ctx, chainKey{}, c))
+	if m.plan.commitFails > 0 && c.number%m.plan.commitFails == 0 {
+		err = errStep
+	}
+	return err
+}
+
+// join begins an attempt of a message as part of a chain.
+func (m *model) join(c *chain, i int, claim []lockkeys.Request) error {
+	if len(c.messages) > 0 {
+		m.checkNext(c.messages[len(c.messages)-1], i)
+	}
+	m.history.begin(uint64(i), c.number, claim)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.messages = append(c.messages, i)
+	c.before = append(c.before, noted{m.position[i], m.attempts[i], m.tries[i], m.failed[i], m.wide[i]})
+	if m.attempts[i] > 0 {
+		return errStep // a message that is tried again runs alone
+	}
+	return nil
+}
+
+func (m *model) restore(i int, n noted) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.position[i], m.attempts[i], m.tries[i], m.failed[i], m.wide[i] = n.position, n.attempts, n.tries, n.failed, n.wide
 }
 
 // pause waits; it returns an error if the step obeys a context that ends.

@@ -5,20 +5,22 @@ import (
 	"context"
 	"runtime"
 	"strconv"
+
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// within tells whether ctx is that of a handler or of a call of DeadLetter of
-// d, or made from it, whose message has not been settled yet.
+// within reports whether ctx is, or is derived from, the context of a handler
+// or of a call of DeadLetter of d whose message has not been settled yet.
 func (d *Dispatcher[M]) within(ctx context.Context) bool {
 	s, ok := ctx.Value(scopeKey{}).(*scope)
 	return ok && s.host.owner == any(d) && s.phase.Load() != attemptOver
 }
 
-// Nested reports whether a caller with ctx would wait for itself if it waited for
-// d: because ctx is that of a handler or of a call of DeadLetter, or because d
-// calls handlers and callbacks on the goroutine, whatever ctx. Where it is true,
-// what waits for d gives [ErrNested]. It takes a microsecond or two, and is for
-// those who wait for d in their own ways.
+// Nested reports whether a caller with ctx would wait for itself if it waited
+// for d: because ctx is the context of a handler or of a call of DeadLetter,
+// or, with any ctx, because d calls handlers and callbacks on this goroutine.
+// Then the methods that wait for d return [ErrNested]. Nested is for code that
+// waits for d in other ways. It takes a microsecond or two.
 func (d *Dispatcher[M]) Nested(ctx context.Context) bool {
 	if d.within(ctx) {
 		return true
@@ -30,8 +32,8 @@ func (d *Dispatcher[M]) Nested(ctx context.Context) bool {
 	return own
 }
 
-// enlist notes that the calling goroutine calls handlers or callbacks, until
-// the function returned is called.
+// enlist records that the calling goroutine calls handlers or callbacks, until
+// leave is called.
 func (d *Dispatcher[M]) enlist() (leave func()) {
 	id := goroutineID()
 	d.mu.Lock()
@@ -44,9 +46,9 @@ func (d *Dispatcher[M]) enlist() (leave func()) {
 	}
 }
 
-// goroutineID returns the number of the calling goroutine, which the runtime
-// gives only in the first line of a stack: "goroutine 18 [running]:". Nothing
-// but the refusal of calls that would hang depends on it.
+// goroutineID returns the number of the calling goroutine, which is available
+// only from the first line of a stack trace: "goroutine 18 [running]:". It is
+// used only to refuse calls that would hang.
 func goroutineID() uint64 {
 	var buf [64]byte
 	line := buf[:runtime.Stack(buf[:], false)]
@@ -55,16 +57,11 @@ func goroutineID() uint64 {
 	return id
 }
 
-// contain calls f on a goroutine of its own, so that what f does to its
-// goroutine, a panic or runtime.Goexit, is an error for the caller.
-func (d *Dispatcher[M]) contain(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		err := ErrGoexit
-		defer func() { result <- err }()
+// apart calls f on a goroutine of its own, so that a panic or runtime.Goexit in f
+// becomes an error for the caller. The goroutine is enlisted meanwhile.
+func (d *Dispatcher[M]) apart(f func() error) error {
+	return contain.Apart(func() error {
 		defer d.enlist()()
-		defer recoverAs(&err)
-		err = f()
-	}()
-	return <-result
+		return f()
+	})
 }

@@ -90,12 +90,12 @@ func TestWaitingForOneself(t *testing.T) {
 		},
 		"observer": func(_ **disp, f func(context.Context)) place {
 			told := make(chan struct{})
-			return place{run: func(context.Context) error { <-told; return nil }, cfg: config{Observer: dispatcher.ObserverFunc[*job](func(e event) {
+			return place{run: func(context.Context) error { <-told; return nil }, cfg: config{Observer: func(e event) {
 				if e.Kind == dispatcher.Started && e.Message.name == "it" {
 					f(context.Background())
 					close(told)
 				}
-			})}}
+			}}}
 		},
 		"logger": func(_ **disp, f func(context.Context)) place {
 			return place{run: takes(0, errBoom), cfg: config{Logger: slog.New(funcHandler(func() { f(context.Background()) }))}}
@@ -104,7 +104,7 @@ func TestWaitingForOneself(t *testing.T) {
 			run := func(context.Context) error {
 				go func() {
 					time.Sleep(time.Second)
-					_ = (*d).Skip(2)
+					_ = (*d).Skip(context.Background(), 2)
 				}()
 				return errBoom
 			}
@@ -214,7 +214,7 @@ func TestEverythingPanics(t *testing.T) {
 		d := start(t, config{
 			Workers: 2, MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Millisecond},
 			Logger:     slog.New(panicHandler{}),
-			Observer:   dispatcher.ObserverFunc[*job](func(event) { boom() }),
+			Observer:   func(event) { boom() },
 			FailureFor: func(*job, error) dispatcher.FailurePolicy { boom(); return dispatcher.Stop },
 			DeadLetter: func(context.Context, *job, error) error { boom(); return nil },
 		})
@@ -222,7 +222,7 @@ func TestEverythingPanics(t *testing.T) {
 			require.NoError(t, d.Submit(t.Context(), newJob("", takes(0, err), "a"), dispatcher.OnDone(func(*job, error) { results++; boom() })))
 			drain(t, d)
 			for _, p := range d.Parked() { // they could not be dead-lettered
-				require.NoError(t, d.Skip(p.ID))
+				require.NoError(t, d.Skip(t.Context(), p.ID))
 			}
 		}
 		require.Equal(t, 4, results)
@@ -255,7 +255,7 @@ func TestSizeFails(t *testing.T) {
 			return 1
 		}})
 		good, bad := newJob("", nil), newJob("bad", nil)
-		for _, err := range []error{d.Submit(t.Context(), bad), d.TrySubmit(bad), d.Do(t.Context(), bad)} {
+		for _, err := range []error{d.Submit(t.Context(), bad), d.TrySubmit(t.Context(), bad), d.Do(t.Context(), bad)} {
 			require.ErrorIs(t, err, errBoom)
 			require.ErrorAs(t, err, new(*dispatcher.PanicError))
 		}

@@ -7,31 +7,14 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// Observer is told of everything that happens to messages, in the order in
-// which it happened. It is called from one goroutine of the dispatcher, never
-// under its mutex. An observer that is slower than the messages makes the
-// dispatcher wait for it once some thousands of events are outstanding.
-// Shutdown returns after the last event was observed. An observer must not
-// wait for the dispatcher: what would is refused with [ErrNested], but for Do and
-// for waiting on tickets, which can wait for ever there.
-type Observer[M any] interface {
-	Observe(e Event[M])
-}
-
-// ObserverFunc makes a function an [Observer].
-type ObserverFunc[M any] func(e Event[M])
-
-// Observe calls f.
-func (f ObserverFunc[M]) Observe(e Event[M]) { f(e) }
-
-// EventKind tells what an event is about.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 const (
 	// Queued: the message was accepted.
 	Queued EventKind = iota
-	// Blocked: the message was considered and has to wait. Key and Blocker
-	// name one claim that it waits for.
+	// Blocked: the message was considered and has to wait. Key and Blocker name
+	// one request that it waits for.
 	Blocked
 	// Started: a worker calls the handler. Attempt counts from 1.
 	Started
@@ -39,8 +22,18 @@ const (
 	Retried
 	// Widened: the handler asked for more keys; Claim is the wider claim.
 	Widened
-	// Released: the handler gave back Key before its end; Claim is what is left.
+	// Released: the handler released Key early; Claim is what is left.
 	Released
+	// Held: the handler has returned and the message keeps its keys until it is
+	// finished; see [Hold].
+	Held
+	// HoldEnded: the held message was finished with Err, or the time limit has
+	// passed. The event of the outcome follows.
+	HoldEnded
+	// Undone: the work on the message was undone, with that on others of its batch
+	// or chain, because of Err; or it had not begun. It will start again, and the
+	// attempt does not count.
+	Undone
 	// Parked: the message failed with Err and its keys stay closed.
 	Parked
 	// Resumed: an operator let the parked message run again.
@@ -48,11 +41,12 @@ const (
 	// Halted: the attempt ended with Err, and the message stays for Shutdown to
 	// return: it failed under the policy Stop, or the shutdown cut it off.
 	Halted
-	// Finished: the message ended, and its keys are free. Err is its result.
+	// Finished: the message ended, and its keys are released. Err is its
+	// result.
 	Finished
 )
 
-var eventNames = [...]string{"queued", "blocked", "started", "retried", "widened", "released", "parked", "resumed", "halted", "finished"}
+var eventNames = [...]string{"queued", "blocked", "started", "retried", "widened", "released", "held", "hold ended", "undone", "parked", "resumed", "halted", "finished"}
 
 // String returns the name in lower case.
 func (k EventKind) String() string {
@@ -68,10 +62,10 @@ type Event[M any] struct {
 	Time    time.Time
 	ID      uint64 // the message's arrival number, from 1
 	Message M
-	Claim   []lockkeys.Request // what the message claims; not to be changed
+	Claim   []lockkeys.Request // of the message; must not be changed
 	Attempt int                // attempts begun so far
-	Worker  int                // from 0; -1 where no worker is concerned
+	Worker  int                // from 0; -1 if no worker is involved
 	Key     lockkeys.Key       // with Blocked and Released
-	Blocker uint64             // with Blocked: the ID of a message in the way
-	Err     error              // with Retried, Parked, Halted and Finished
+	Blocker uint64             // with Blocked: the ID of the message that it waits for
+	Err     error              // with Retried, HoldEnded, Undone, Parked, Halted and Finished
 }

@@ -24,7 +24,7 @@ func TestObserverOrder(t *testing.T) {
 	d, err := dispatcher.New(config{
 		Keys: jobKeys, Handler: runJob, Workers: 4, MaxAttempts: 2,
 		Backoff:  dispatcher.Backoff{Initial: time.Nanosecond},
-		Observer: dispatcher.ObserverFunc[*job](func(e event) { events = append(events, e) }),
+		Observer: func(e event) { events = append(events, e) },
 	})
 	require.NoError(t, err)
 	const n = 2000
@@ -84,10 +84,10 @@ func TestSlowObserver(t *testing.T) {
 		var seen atomic.Int64
 		d := start(t, config{
 			Workers: 3, MaxPending: 100_000,
-			Observer: dispatcher.ObserverFunc[*job](func(event) {
+			Observer: func(event) {
 				<-stuck
 				seen.Add(1)
-			}),
+			},
 		})
 		for i := range 3000 {
 			submit(t, d, newJob("", nil, fmt.Sprint(i%10)))
@@ -109,7 +109,7 @@ func TestSlowObserver(t *testing.T) {
 	// A shutdown ends at its deadline even if the observer never returns.
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		d := start(t, config{Observer: dispatcher.ObserverFunc[*job](func(event) { <-stuck })})
+		d := start(t, config{Observer: func(event) { <-stuck }})
 		submit(t, d, newJob("", nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -130,21 +130,21 @@ func TestObserverMisbehaves(t *testing.T) {
 		seen := 0
 		d := start(t, config{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Observer: dispatcher.ObserverFunc[*job](func(event) {
+			Observer: func(event) {
 				switch seen++; seen % 3 {
 				case 1:
 					panic("observer")
 				case 2:
 					runtime.Goexit()
 				}
-			}),
+			},
 		})
 		for range 5000 { // more than may be outstanding
 			require.NoError(t, d.Do(t.Context(), newJob("", nil)))
 		}
 		require.NoError(t, d.Close())
 		require.Equal(t, 15_000, seen)
-		require.Contains(t, log.String(), "observer panicked")
+		require.Contains(t, log.String(), "observer failed")
 	})
 }
 
@@ -155,19 +155,19 @@ func TestObserverMayAct(t *testing.T) {
 		ready := make(chan struct{})
 		d = start(t, config{
 			Workers: 1, Failure: dispatcher.Park,
-			Observer: dispatcher.ObserverFunc[*job](func(e event) {
+			Observer: func(e event) {
 				<-ready
 				switch e.Kind {
 				case dispatcher.Parked:
 					_ = d.Parked()
-					require.NoError(t, d.Skip(e.ID))
+					require.NoError(t, d.Skip(t.Context(), e.ID))
 				case dispatcher.Finished:
 					_, _ = d.Snapshot(), d.Stats()
 					if e.Message.name == "bad" {
-						require.NoError(t, d.TrySubmit(newJob("good", nil, "k")))
+						require.NoError(t, d.TrySubmit(t.Context(), newJob("good", nil, "k")))
 					}
 				}
-			}),
+			},
 		})
 		close(ready)
 		require.ErrorIs(t, d.Do(t.Context(), newJob("bad", takes(0, errBoom), "k")), dispatcher.ErrSkipped)
@@ -184,12 +184,12 @@ func TestEventsCarryTheClaim(t *testing.T) {
 		var kinds []dispatcher.EventKind
 		d := start(t, config{
 			Workers: 2, MaxAttempts: 2, Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1},
-			Observer: dispatcher.ObserverFunc[*job](func(e event) {
+			Observer: func(e event) {
 				if e.Message.name == "it" {
 					kinds = append(kinds, e.Kind)
 					claims[e.Kind] = e.Claim
 				}
-			}),
+			},
 		})
 		submit(t, d, newJob("holds b", takes(time.Minute, nil), "b"))
 		tries := 0

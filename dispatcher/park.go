@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -11,19 +12,29 @@ import (
 // ParkedMessage is a message whose failure closed its keys.
 type ParkedMessage[M any] struct {
 	ID       uint64
+	Name     string // from Config.Name
 	Message  M
 	Claim    []lockkeys.Request
 	Attempts int
 	Err      error     // of the last attempt
 	Since    time.Time // when it was parked
 	// Behind is the number of messages that wait for it; one that waits for
-	// several parked messages counts with one of them.
+	// several parked messages is counted at one of them.
 	Behind int
 }
 
-// Parked returns the parked messages in order of arrival. It goes once through
-// them and all that is behind them.
+// Parked returns the parked messages in order of arrival. Its cost is linear in
+// them and in the messages behind them.
 func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
+	list := d.parked()
+	for i := range list {
+		list[i].Name = d.name(list[i].Message)
+	}
+	return list
+}
+
+// parked is Parked without names.
+func (d *Dispatcher[M]) parked() []ParkedMessage[M] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	behind := make(map[*task[M]]int)
@@ -43,50 +54,60 @@ func (d *Dispatcher[M]) Parked() []ParkedMessage[M] {
 	}
 	for _, t := range all {
 		if t.state == StateParked {
-			list = append(list, ParkedMessage[M]{t.id, t.msg, slices.Clone(t.claim.Requests()), t.attempts, t.err, t.more().since, behind[t]})
+			list = append(list, ParkedMessage[M]{
+				ID: t.id, Message: t.msg, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
+				Err: t.err, Since: t.more().since, Behind: behind[t],
+			})
 		}
 	}
 	return list
 }
 
-// Resume lets a parked message be tried again, with MaxAttempts attempts from
-// now on; those before still count in what is reported. What waits behind it
-// follows in order, if it succeeds, with newer arrivals behind that. If it
+// Resume lets a parked message be tried again, with MaxAttempts further
+// attempts; reports count the earlier ones too. If it succeeds, the messages
+// that wait behind it follow in order, and newer arrivals after them. If it
 // fails again it is parked again, before any of them. The error is
-// [ErrNotParked] or [ErrClosed].
-func (d *Dispatcher[M]) Resume(id uint64) error {
+// [ErrNotParked] or [ErrClosed], or that of ctx if it has ended, which is
+// checked first.
+func (d *Dispatcher[M]) Resume(ctx context.Context, id uint64) error {
+	if ctx.Err() != nil {
+		return endOf(ctx)
+	}
 	d.mu.Lock()
 	defer d.letGo()
 	t, err := d.unparkLocked(id)
 	if err != nil {
 		return err
 	}
-	t.extra.spent, t.extra.delays = t.attempts, nil
+	t.extra.spent = t.attempts
 	d.emitLocked(Resumed, t, -1, nil)
 	d.reopenLocked(t)
 	return nil
 }
 
-// Skip gives a parked message up and releases its keys, so that what waits
-// behind it goes on. Its result wraps [ErrSkipped] and the error that parked
-// it. The error of Skip is [ErrNotParked] or [ErrClosed].
-func (d *Dispatcher[M]) Skip(id uint64) error { return d.giveUp(id, false) }
+// Skip gives up a parked message and releases its keys, so that the messages
+// behind it go on. Its result wraps [ErrSkipped] and the error that parked it.
+// The errors of Skip are those of [Dispatcher.Resume].
+func (d *Dispatcher[M]) Skip(ctx context.Context, id uint64) error { return d.giveUp(ctx, id, false) }
 
 // Drop gives up a parked message and all accepted ones that conflict with it;
-// their results wrap [ErrSkipped]. To know them, it considers everything in
-// the queue, whatever the policy's window. The error of Drop is
-// [ErrNotParked] or [ErrClosed].
-func (d *Dispatcher[M]) Drop(id uint64) error { return d.giveUp(id, true) }
+// their results wrap [ErrSkipped]. To find them, it considers everything in the
+// queue, whatever the policy's window. The errors of Drop are those of
+// [Dispatcher.Resume].
+func (d *Dispatcher[M]) Drop(ctx context.Context, id uint64) error { return d.giveUp(ctx, id, true) }
 
-func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
+func (d *Dispatcher[M]) giveUp(ctx context.Context, id uint64, related bool) error {
+	if ctx.Err() != nil {
+		return endOf(ctx)
+	}
 	leaving, err := d.leave(id, related)
 	if err != nil {
 		return err
 	}
-	// Nobody else can end these now, and their keys are still taken.
+	// Nothing else can end these now, and their keys are still held.
 	for _, q := range leaving {
 		q.err = errors.Join(ErrSkipped, q.err)
-		d.cfg.Logger.Warn("message given up by an operator", "message", q.id, "error", q.err)
+		d.cfg.Logger.Warn("message given up by an operator", append(append(d.about(q.id, q.msg, q.claim.Requests()), operatorAttrs(ctx)...), "err", q.err)...)
 		d.completeAside(q, q.err)
 	}
 	d.mu.Lock()
@@ -101,9 +122,10 @@ func (d *Dispatcher[M]) giveUp(id uint64, related bool) error {
 	return nil
 }
 
-// leave takes a parked message, and if wanted all that conflict with it, off the
-// parked and the waiting ones, to be given up. They stay among the closed ones
-// until they have ended. It is linear in the queue, and in what conflicts.
+// leave removes a parked message and, if related is set, all that conflict with
+// it from the parked and the waiting ones, to be given up. They stay in
+// mu.closed until they have ended. Its cost is linear in the queue and in the
+// conflicting messages.
 func (d *Dispatcher[M]) leave(id uint64, related bool) (leaving []*task[M], err error) {
 	d.mu.Lock()
 	defer d.letGo()
@@ -120,7 +142,7 @@ func (d *Dispatcher[M]) leave(id uint64, related bool) (leaving []*task[M], err 
 		for _, place := range related {
 			q := place.Owner
 			if q.state != StateWaiting {
-				continue // it is leaving already, for this or another one
+				continue // it is being given up already, here or with another one
 			}
 			if !q.apart {
 				d.mu.waiting.remove(q)
@@ -146,8 +168,8 @@ func (d *Dispatcher[M]) considerAllLocked() {
 	}
 }
 
-// unparkLocked takes a message off the parked ones. It goes on having its
-// keys, and those behind it stay there.
+// unparkLocked removes a message from the parked ones. It keeps its keys, and
+// those behind it stay there.
 func (d *Dispatcher[M]) unparkLocked(id uint64) (*task[M], error) {
 	t := d.mu.parked[id]
 	switch {

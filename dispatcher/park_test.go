@@ -54,7 +54,7 @@ func TestFailingHalfDoesNotSlowTheOther(t *testing.T) {
 				}
 				require.Zero(t, d.Stats().Waiting)
 				for _, p := range d.Parked() {
-					require.NoError(t, d.Drop(p.ID))
+					require.NoError(t, d.Drop(t.Context(), p.ID))
 				}
 				require.NoError(t, d.Do(t.Context(), newJob("", nil, "/")))
 			})
@@ -105,26 +105,26 @@ func TestSlotsOfParkedMessages(t *testing.T) {
 			id := d.Parked()[0].ID
 			switch round % 4 {
 			case 0:
-				require.NoError(t, d.Skip(id))
+				require.NoError(t, d.Skip(t.Context(), id))
 			case 1:
-				require.NoError(t, d.Drop(id))
+				require.NoError(t, d.Drop(t.Context(), id))
 			case 2:
-				require.NoError(t, d.Resume(id))
+				require.NoError(t, d.Resume(t.Context(), id))
 				synctest.Wait()
-				require.NoError(t, d.Resume(id))
+				require.NoError(t, d.Resume(t.Context(), id))
 				synctest.Wait()
-				require.NoError(t, d.Skip(id))
+				require.NoError(t, d.Skip(t.Context(), id))
 			case 3:
-				require.NoError(t, d.Resume(id))
+				require.NoError(t, d.Resume(t.Context(), id))
 				submit(t, d, newJob("", nil, "k"))
 				synctest.Wait()
-				require.NoError(t, d.Drop(id))
+				require.NoError(t, d.Drop(t.Context(), id))
 			}
 			drain(t, d)
 			for range slots {
-				require.NoError(t, d.TrySubmit(newJob("", takes(time.Second, nil), "s")))
+				require.NoError(t, d.TrySubmit(t.Context(), newJob("", takes(time.Second, nil), "s")))
 			}
-			require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+			require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil)), dispatcher.ErrFull)
 			drain(t, d)
 		}
 	})
@@ -156,9 +156,9 @@ func TestResumeWhileNewOnesArrive(t *testing.T) {
 		p := d.Parked()[0]
 		require.Equal(t, 2, p.Attempts)
 		require.Equal(t, 2, p.Behind)
-		require.NoError(t, d.Resume(p.ID))
-		require.ErrorIs(t, d.Resume(p.ID), dispatcher.ErrNotParked)
-		require.ErrorIs(t, d.Skip(p.ID), dispatcher.ErrNotParked)
+		require.NoError(t, d.Resume(t.Context(), p.ID))
+		require.ErrorIs(t, d.Resume(t.Context(), p.ID), dispatcher.ErrNotParked)
+		require.ErrorIs(t, d.Skip(t.Context(), p.ID), dispatcher.ErrNotParked)
 		add("k5")
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -167,7 +167,7 @@ func TestResumeWhileNewOnesArrive(t *testing.T) {
 		require.Equal(t, 3, p.Behind)
 		require.Equal(t, []string{"k1/1"}, order)
 		mended = true
-		require.NoError(t, d.Resume(p.ID))
+		require.NoError(t, d.Resume(t.Context(), p.ID))
 		add("k6")
 		drain(t, d)
 		require.Equal(t, []string{"k1/1", "k2/5", "k3/1", "k4/1", "k5/1", "k6/1"}, order)
@@ -181,19 +181,27 @@ func TestTwoParkedMessages(t *testing.T) {
 		d := start(t, config{Workers: 4, Failure: dispatcher.Park})
 		submit(t, d, newJob("bad a", takes(0, errBoom), "a"), newJob("bad b", takes(0, errBoom), "b"))
 		synctest.Wait()
-		var order []string
+		var (
+			mu    sync.Mutex
+			order []string
+		)
 		log := func(name string) func(context.Context) error {
-			return func(context.Context) error { order = append(order, name); return nil }
+			return func(context.Context) error {
+				mu.Lock() // "c" and "b" run side by side
+				defer mu.Unlock()
+				order = append(order, name)
+				return nil
+			}
 		}
 		submit(t, d, newJob("ab", log("ab"), "a", "b", "c"), newJob("c", log("c"), "c"), newJob("b", log("b"), "b"))
 		drain(t, d)
 		require.Equal(t, 3, d.Stats().Behind)
-		require.NoError(t, d.Skip(1))
+		require.NoError(t, d.Skip(t.Context(), 1))
 		drain(t, d)
 		require.Equal(t, 3, d.Stats().Behind)
 		require.Empty(t, order)
 		require.Equal(t, 3, d.Parked()[0].Behind)
-		require.NoError(t, d.Skip(2))
+		require.NoError(t, d.Skip(t.Context(), 2))
 		drain(t, d)
 		require.ElementsMatch(t, []string{"ab", "c", "b"}, order)
 		require.Equal(t, "ab", order[0])

@@ -235,9 +235,9 @@ func TestBounded(t *testing.T) {
 				cfg.Workers = 2
 				d := start(t, cfg)
 				for range 10 {
-					require.NoError(t, d.TrySubmit(newJob("", takes(time.Second, nil), "k")))
+					require.NoError(t, d.TrySubmit(t.Context(), newJob("", takes(time.Second, nil), "k")))
 				}
-				require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+				require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil)), dispatcher.ErrFull)
 				begun := time.Now()
 				for i := range 10 { // one second for each that ends
 					submit(t, d, newJob("", takes(time.Second, nil), "k"))
@@ -255,7 +255,7 @@ func TestBounded(t *testing.T) {
 // since when, and what is parked.
 func TestExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := start(t, config{Workers: 3, Failure: dispatcher.Park, Observer: dispatcher.ObserverFunc[*job](func(event) {})})
+		d := start(t, config{Workers: 3, Failure: dispatcher.Park, Observer: func(event) {}})
 		begun := time.Now()
 		submit(t, d, newJob("bad", takes(time.Second, errBoom), "a", "~b"))
 		submit(t, d, newJob("behind", nil, "b"))
@@ -298,7 +298,7 @@ func TestExplained(t *testing.T) {
 		require.Equal(t, 1, parked[0].Behind)
 
 		require.Equal(t, dispatcher.Stats{Accepted: 4, Started: 2, Running: 1, Waiting: 1, Parked: 1, Behind: 1}, d.Stats())
-		require.NoError(t, d.Drop(bad.ID))
+		require.NoError(t, d.Drop(t.Context(), bad.ID))
 		drain(t, d)
 	})
 }

@@ -1,15 +1,21 @@
 package dispatcher
 
-// settleLocked ends the running of w's batch: messages that ended release
-// their keys, the others go where their outcome says.
+// settleLocked applies the outcomes of w's batch: messages that ended release
+// their keys, the others move to the state that follows.
 func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
-	// Those that the handler did not get to go back first, the last one first,
-	// so that what is done with the one before them finds them waiting, in
-	// their places by their arrival: who widened meanwhile may go before them.
-	for i := len(w.batch) - 1; i > 0 && w.outcomes[i].kind == untouched; i-- {
+	// Messages that the handler did not get to go back first, the last one
+	// first, so that when the message in front of them is settled they already
+	// wait, at their places by arrival: a message that has widened in the
+	// meantime may now go before them.
+	for i := len(w.batch) - 1; i >= 0 && w.outcomes[i].kind == untouched; i-- {
 		t := w.batch[i]
 		t.attempts--
 		d.mu.stats.Started--
+		d.emitLocked(Undone, t, w.index, w.cause)
+		if i == 0 { // it has its keys
+			d.readyLocked(t)
+			continue
+		}
 		d.waitLocked(t)
 		d.wakeLocked(d.mu.set.Replace(&t.place, &t.claim, d.mu.woken[:0]))
 	}
@@ -21,6 +27,9 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		switch o.kind {
 		case ended:
 			d.endLocked(t, w.index, o.err)
+		case held:
+			d.holdLocked(t, w.index)
+			w.scope = nil // the attempt is not over
 		case failed:
 			d.mu.stats.Retried++
 			d.backoffLocked(t, w.index)
@@ -32,24 +41,32 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 		case stopped:
 			d.stopLocked(o.err)
 			d.emitLocked(Halted, t, w.index, o.err)
-			d.holdLocked(t)
+			d.keepLocked(t, StateBackoff)
 		case interrupted:
 			t.attempts--
 			d.emitLocked(Halted, t, w.index, o.err)
-			d.holdLocked(t)
+			d.keepLocked(t, StateBackoff)
 		case untouched:
 		}
+		t.batch = nil
 		w.batch[i], *o = nil, outcome{}
+	}
+	if w.chain > 0 {
+		d.mu.stats.Chains++
+		if w.cause != nil {
+			d.mu.stats.Undone++
+		}
 	}
 	if w.scope != nil {
 		w.scope.phase.Store(attemptOver)
 		w.scope = nil
 	}
-	w.batch, w.results, w.senseless = w.batch[:0], nil, false
+	w.batch, w.results, w.senseless, w.chain, w.cause = w.batch[:0], nil, false, 0, nil
 	w.outcomes = w.outcomes[:0]
 }
 
-// endLocked releases what an ended message holds. It must have its result.
+// endLocked releases everything that an ended message holds. Its result must
+// have been reported.
 func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	if err == nil {
 		d.mu.stats.Succeeded++
@@ -67,9 +84,9 @@ func (d *Dispatcher[M]) endLocked(t *task[M], worker int, err error) {
 	d.reuseLocked(t)
 }
 
-// reuseLocked keeps a task that was reset for its next use: a few at hand, the
-// last one first since the processor still has it in its cache, others for as
-// long as the garbage collector lets them be.
+// reuseLocked keeps a task that was reset for reuse: up to 64 in a list, of
+// which the last one, still in the processor's cache, is reused first; others
+// in a sync.Pool.
 func (d *Dispatcher[M]) reuseLocked(t *task[M]) {
 	const atHand = 64
 	if d.mu.spares == atHand {
@@ -96,20 +113,13 @@ func (d *Dispatcher[M]) spareLocked() *task[M] {
 	return t
 }
 
-// holdLocked keeps a message that will not be tried again by this dispatcher
-// for Shutdown to return.
-func (d *Dispatcher[M]) holdLocked(t *task[M]) {
-	t.state = StateBackoff
-	d.mu.backoff[t] = struct{}{}
-}
-
 func (d *Dispatcher[M]) leaveSlotLocked(t *task[M]) {
 	if t.holdsSlot {
 		t.holdsSlot = false
 		d.mu.left.count++
 		d.mu.left.bytes += t.size
-		// Who waits for a slot while a worker is idle may have what that
-		// worker could run.
+		// A submitter that waits for a slot while a worker is idle may have a
+		// message that this worker could run.
 		if d.mu.left.count >= d.intake.batch || d.idle.Load() > 0 && d.intake.waiting.Load() > 0 {
 			d.intake.giveBack(&d.mu.left)
 		}

@@ -46,8 +46,8 @@ func TestReleaseErrors(t *testing.T) {
 	})
 }
 
-// TestStrictLocking: no key of a message is given back before it has ended,
-// and being refused changes nothing.
+// TestStrictLocking: no key of a message is given back before it has ended, nor is
+// it held, and being refused changes nothing.
 func TestStrictLocking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := start(t, config{StrictLocking: true, MaxAttempts: 2})
@@ -58,6 +58,8 @@ func TestStrictLocking(t *testing.T) {
 				require.ErrorIs(t, err, dispatcher.ErrStrictLocking)
 				require.NotErrorIs(t, err, dispatcher.ErrNotHeld)
 			}
+			_, err := dispatcher.Hold(ctx)
+			require.ErrorIs(t, err, dispatcher.ErrStrictLocking)
 			require.Equal(t, requests("a", "~s"), d.Snapshot().Messages[0].Claim)
 			time.Sleep(time.Second)
 			if tries++; tries == 1 {
@@ -192,7 +194,7 @@ func TestRetryTakesKeysAnew(t *testing.T) {
 		mended = true
 		submit(t, d, log("4", time.Second), log("5", 0))
 		synctest.Wait()
-		require.NoError(t, d.Resume(1))
+		require.NoError(t, d.Resume(t.Context(), 1))
 		drain(t, d)
 		require.Equal(t, []string{"1", "2", "3", "4", "gives back", "5"}, order)
 	})
@@ -222,7 +224,7 @@ func TestWiden(t *testing.T) {
 		// What it has, it cannot ask for: that would go on for ever.
 		for _, more := range [][]string{{"a"}, {"a/b"}, {"~a"}, {}} {
 			err := d.Do(t.Context(), newJob("", takes(0, dispatcher.Widen(requests(more...)...)), "a"))
-			require.ErrorContains(t, err, "keys that its message has")
+			require.ErrorContains(t, err, "keys that its message already has")
 			require.True(t, dispatcher.IsPermanent(err))
 		}
 		// A stronger mode is more.

@@ -29,6 +29,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into th
 //	panic NAME             lets it panic
 //	widen NAME KEY...      lets it ask for more keys
 //	release NAME KEY...    lets it give keys back, and go on
+//	hold NAME              lets it return with its message held; finish, fail and
+//	                       widen then end the hold
 //	wait DURATION          lets time pass
 //	resume|skip|drop NAME  decides about a parked message
 //	parked                 lists the parked messages
@@ -59,7 +61,7 @@ func TestScenarios(t *testing.T) {
 
 // tell carries the commands of a story out and returns it as it should read.
 func tell(t *testing.T, text string) string {
-	s := &story{t: t, jobs: make(map[string]*job), orders: make(map[string]chan order)}
+	s := &story{t: t, jobs: make(map[string]*job), orders: make(map[string]chan order), held: make(map[string]func(error))}
 	defer s.close()
 	var out strings.Builder
 	skipping := false // what the story says happened

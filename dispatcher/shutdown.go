@@ -11,49 +11,55 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// ErrUnfinished is wrapped by the error of Close when messages were left, and
-// by that of Shutdown when handlers were still running at its deadline.
+// ErrUnfinished is wrapped by the error of Close if messages were left, and by
+// that of Shutdown if at its deadline handlers were still running, messages
+// were held, or completion callbacks had not returned.
 var ErrUnfinished = errors.New("dispatcher: unfinished messages")
 
-// Report is what a shutdown left.
+// Report lists the messages that a shutdown left.
 type Report[M any] struct {
-	// Unfinished are the messages that did not end and do not run, in order
-	// of arrival. Their result is [ErrClosed]. They are the caller's now, to
-	// hand back to where they came from.
+	// Unfinished are the messages that have not ended and do not run, in order
+	// of arrival. Their result is [ErrClosed]. They belong to the caller now,
+	// for example to return them to their source.
 	Unfinished []Left[M]
-	// Running are the messages whose handlers, or the callbacks called behind
-	// them, had not returned at the deadline, in order of arrival. Each keeps
-	// its goroutine until they have, and completes as usual.
+	// Running are the messages whose handlers, or completion callbacks, had not
+	// returned at the deadline, and those that are held (see State and [Hold]),
+	// in order of arrival. Each completes as usual when its handler has
+	// returned or it is finished. Until then a running one keeps its goroutine,
+	// and while any is held the idle workers stay.
 	Running []Left[M]
 }
 
 // Left is a message that a shutdown left.
 type Left[M any] struct {
 	ID       uint64
+	Name     string // that Config.Name gives it
 	Message  M
 	State    State // where it stood
 	Claim    []lockkeys.Request
-	Attempts int   // ended without success; one cut off by the shutdown is none
+	Attempts int   // failed ones; an attempt cut off by the shutdown does not count
 	Err      error // of the last attempt
 }
 
 // Shutdown stops the dispatcher: from now on submissions are refused and no
-// handler starts, be it for the first time or again. It waits for the handlers
-// that run, which finish and complete as usual. Shortly before the deadline
-// of ctx (see Config.CancelGrace), or when ctx is cancelled, their contexts
-// end; an error that a handler gives after that is not counted as an attempt
-// and parks nothing. Then all that is left is told [ErrClosed], in the order of
-// arrival. Shutdown returns at the deadline at the latest, however slow
-// handlers and callbacks are.
+// handler starts, neither first attempts nor retries. It waits for the running
+// handlers and for held messages (see [Hold]), which complete as usual. Shortly
+// before the deadline of ctx (see Config.CancelGrace), or when ctx is
+// cancelled, the contexts of handlers end; an error that a handler returns
+// after that does not count as an attempt and parks nothing. Then all remaining
+// messages get the result [ErrClosed], in the order of arrival. Shutdown
+// returns at the deadline at the latest, however slow handlers and callbacks
+// are.
 //
-// If handlers still run, or completion callbacks have not returned, the error
-// wraps [ErrUnfinished] and the error of ctx and names them; if there is an
-// observer and it has not seen all events, the error wraps that of ctx;
-// otherwise it is nil, and no goroutine of the dispatcher is left. A second call
-// waits likewise, but its report has only what still runs.
+// If handlers still run, messages are held, or completion callbacks have not
+// returned, the error wraps [ErrUnfinished] and the error of ctx, and names the
+// messages or counts the callbacks. If only an observer has not received all
+// events, it wraps the error of ctx. Otherwise it is nil, and no goroutine of
+// the dispatcher is left. A second call waits likewise, but its report has only
+// what still runs.
 //
 // In a handler or a callback, where it would wait for itself, the error is
-// [ErrNested], and nothing is stopped; see there.
+// [ErrNested], and nothing is stopped.
 func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 	if d.Nested(ctx) {
 		return Report[M]{}, ErrNested
@@ -64,8 +70,13 @@ func (d *Dispatcher[M]) Shutdown(ctx context.Context) (Report[M], error) {
 	stopCancel()
 	d.cancelWork()
 	report := d.report()
+	for _, left := range [][]Left[M]{report.Unfinished, report.Running} {
+		for i := range left {
+			left[i].Name = d.name(left[i].Message)
+		}
+	}
 	if len(report.Running) > 0 {
-		return report, fmt.Errorf("%w: %w: the handlers of %s still run", ErrUnfinished, err, names(report.Running))
+		return report, fmt.Errorf("%w: %w: still running or held are %s", ErrUnfinished, err, names(report.Running))
 	}
 	// The workers end by themselves now, if they have not yet.
 	if err := wait(ctx, d.over); err != nil {
@@ -113,7 +124,7 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// refuse ends acceptance and starting.
+// refuse ends acceptance and starts.
 func (d *Dispatcher[M]) refuse() {
 	d.intake.refuse(ErrClosed)
 	d.stopAccepts(ErrClosed)
@@ -123,9 +134,9 @@ func (d *Dispatcher[M]) refuse() {
 		return
 	}
 	d.mu.closing = true
-	for t := range d.mu.backoff {
-		if t.extra != nil && t.extra.timer != nil {
-			t.extra.timer.Stop()
+	for t := range d.mu.kept {
+		if t.state == StateBackoff {
+			t.stopTimer()
 		}
 	}
 	d.mu.work.Broadcast()
@@ -143,17 +154,18 @@ func (d *Dispatcher[M]) cancelBefore(ctx context.Context) (stop func()) {
 	return func() { stopCtx(); timer.Stop() }
 }
 
-// end is how far a shutdown has come. It is part of Dispatcher.mu.
+// end is the progress of a shutdown. It is part of Dispatcher.mu.
 type end[M any] struct {
 	gone     int        // workers that have ended
-	reported bool       // what was left has been taken over
-	untold   []*task[M] // of that, what has no result yet, in order of arrival
+	reported bool       // the remaining messages have been taken over
+	untold   []*task[M] // those of them that have no result yet, in order of arrival
 	telling  bool       // a goroutine completes them
 	over     bool
 }
 
-// endWorkerLocked notes that a worker ends; the last one says so. What its
-// handler leaves, if that outlived Shutdown, is taken over now.
+// endWorkerLocked records that a worker ends, and closes workersGone with the
+// last one. If its handler outlived Shutdown, messages that this has left are
+// taken over now.
 func (d *Dispatcher[M]) endWorkerLocked() {
 	e := &d.mu.end
 	e.gone++
@@ -166,8 +178,8 @@ func (d *Dispatcher[M]) endWorkerLocked() {
 	}
 }
 
-// abandonLocked has messages that will not run told so, and notes the end of
-// all if nothing is to come.
+// abandonLocked gives ErrClosed to messages that will not run, and closes over
+// when nothing is left to do.
 func (d *Dispatcher[M]) abandonLocked(left []*task[M]) {
 	e := &d.mu.end
 	for _, t := range left {
@@ -189,7 +201,7 @@ func (d *Dispatcher[M]) abandonLocked(left []*task[M]) {
 }
 
 // tellAll completes the messages that a shutdown left, one after the other. The
-// callbacks may take their time: nobody but a Shutdown with time left waits.
+// callbacks may be slow: only a Shutdown before its deadline waits for them.
 func (d *Dispatcher[M]) tellAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,15 +218,15 @@ func (d *Dispatcher[M]) tellAll() {
 	d.abandonLocked(nil)
 }
 
-// untold returns how many messages have no result yet though they do not run.
+// untold returns how many messages do not run and have no result yet.
 func (d *Dispatcher[M]) untold() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.mu.end.untold) + d.mu.leaving
 }
 
-// takeLeftLocked takes over what has not ended and does not run, in order of
-// arrival.
+// takeLeftLocked removes and returns the messages that have not ended and do
+// not run, in order of arrival.
 func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	left = append(left, d.mu.waiting.all()...)
 	left = append(left, d.mu.aside.all()...)
@@ -223,10 +235,12 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	clear(d.mu.parked)
 	left = append(left, d.mu.ready...)
 	d.mu.ready = nil
-	for t := range d.mu.backoff {
-		left = append(left, t)
+	for t := range d.mu.kept {
+		if t.state != StateHeld {
+			left = append(left, t)
+			d.unkeepLocked(t)
+		}
 	}
-	clear(d.mu.backoff)
 	slices.SortFunc(left, byArrival)
 	for t := d.nextLocked(); t != nil; t = d.nextLocked() {
 		t.state = StateQueued
@@ -235,7 +249,8 @@ func (d *Dispatcher[M]) takeLeftLocked() (left []*task[M]) {
 	return left
 }
 
-// report takes over what is left, has it told so, and tells what it is.
+// report takes over the remaining messages, starts to complete them with
+// ErrClosed, and lists them and what still runs.
 func (d *Dispatcher[M]) report() (r Report[M]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -249,6 +264,9 @@ func (d *Dispatcher[M]) report() (r Report[M]) {
 			r.Running = append(r.Running, leftOf(t))
 		}
 	}
+	for _, t := range d.heldLocked() {
+		r.Running = append(r.Running, leftOf(t))
+	}
 	slices.SortFunc(r.Running, func(a, b Left[M]) int { return cmp.Compare(a.ID, b.ID) })
 	d.abandonLocked(left)
 	return r
@@ -256,10 +274,10 @@ func (d *Dispatcher[M]) report() (r Report[M]) {
 
 func leftOf[M any](t *task[M]) Left[M] {
 	attempts := t.attempts
-	if t.state == StateRunning {
-		attempts = max(attempts-1, 0) // none without keys
+	if t.state == StateRunning || t.state == StateHeld {
+		attempts = max(attempts-1, 0) // 0 if its keys could not be derived
 	}
-	return Left[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), attempts, t.err}
+	return Left[M]{ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: attempts, Err: t.err}
 }
 
 // names lists messages for an error.
@@ -270,17 +288,19 @@ func names[M any](left []Left[M]) string {
 		if i == most {
 			return text + " ..."
 		}
-		text += fmt.Sprintf(" %d %v", l.ID, l.Claim)
+		if i > 0 {
+			text += ","
+		}
+		text += " " + describe(l.Name, l.Claim)
 	}
 	return text
 }
 
-// Drain waits until every accepted message has ended, other than those that
-// are parked or queued behind a parked one. It does not stop submissions; with
-// others still submitting it waits for a moment without work. The error is
-// that of ctx, or what [Dispatcher.Err] returns if the dispatcher was shut
-// down or stopped with messages left; in a handler or a callback it is
-// [ErrNested].
+// Drain waits until every accepted message has ended, except those that are
+// parked or queued behind a parked one. It does not stop submissions: while
+// others submit, it waits for a moment without work. The error is that of ctx,
+// or that of [Dispatcher.Err] if the dispatcher was shut down or stopped with
+// messages left; in a handler or a callback it is [ErrNested].
 func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 	if d.Nested(ctx) {
 		return ErrNested
@@ -304,17 +324,17 @@ func (d *Dispatcher[M]) Drain(ctx context.Context) error {
 	return nil
 }
 
-// isQuietLocked tells whether nothing is left but what is parked, or behind
-// that.
+// isQuietLocked reports whether all messages have ended, except parked ones and
+// those behind them.
 func (d *Dispatcher[M]) isQuietLocked() bool {
-	if d.mu.waiting.len > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.backoff) > 0 || d.mu.leaving > 0 {
+	if d.mu.waiting.len > 0 || len(d.mu.ready) > 0 || !d.intake.empty() || len(d.mu.kept) > 0 || d.mu.held > 0 || d.mu.leaving > 0 {
 		return false
 	}
 	return d.runningLocked() == 0
 }
 
-// quietLocked lets those who drain go if there is nothing to wait for, or no
-// hope of it.
+// quietLocked releases the waiting Drain calls if all is quiet, or never will
+// be.
 func (d *Dispatcher[M]) quietLocked() {
 	if len(d.mu.drainers) == 0 {
 		return

@@ -30,7 +30,7 @@ func TestDeadlineHoldsWithSlowCallbacks(t *testing.T) {
 			time.Sleep(slow)
 			return dispatcher.Park
 		}},
-		"Observer": {Observer: dispatcher.ObserverFunc[*job](func(event) { time.Sleep(slow) })},
+		"Observer": {Observer: func(event) { time.Sleep(slow) }},
 		"handler":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +67,9 @@ func TestDeadlineHoldsWithSlowCallbacks(t *testing.T) {
 					accepted = 2
 					synctest.Wait()
 					if name == "OnDone of what is skipped" {
-						go func() { _ = d.Skip(1) }()
+						go func() { _ = d.Skip(t.Context(), 1) }()
 					} else {
-						go func() { _ = d.Drop(1) }()
+						go func() { _ = d.Drop(t.Context(), 1) }()
 					}
 				case "handler":
 					put(0, func(context.Context) error { wait(slow); return nil })

@@ -34,7 +34,7 @@ func TestSlotsUnderContention(t *testing.T) {
 				var err error
 				switch random.IntN(4) {
 				case 0:
-					err = d.TrySubmit(j)
+					err = d.TrySubmit(t.Context(), j)
 				case 1:
 					short, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(20))*time.Microsecond)
 					err = d.Submit(short, j)
@@ -56,12 +56,12 @@ func TestSlotsUnderContention(t *testing.T) {
 	open := make(chan struct{})
 	block := func(context.Context) error { <-open; return nil }
 	for range slots {
-		require.NoError(t, d.TrySubmit(newJob("", block)))
+		require.NoError(t, d.TrySubmit(t.Context(), newJob("", block)))
 	}
-	require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+	require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil)), dispatcher.ErrFull)
 	close(open)
 	require.NoError(t, d.Drain(ctx))
-	require.NoError(t, d.TrySubmit(&job{name: string(make([]byte, room))}), "all bytes are there")
+	require.NoError(t, d.TrySubmit(t.Context(), &job{name: string(make([]byte, room))}), "all bytes are there")
 	require.NoError(t, d.Drain(ctx))
 	require.NoError(t, d.Close())
 }
@@ -81,11 +81,11 @@ func TestSubmitterGivesUpInLine(t *testing.T) {
 		second := make(chan error, 1)
 		go func() { second <- d.Submit(t.Context(), newJob("1", nil)) }()
 		synctest.Wait()
-		require.ErrorIs(t, d.TrySubmit(newJob("1", nil)), dispatcher.ErrFull, "nobody passes who waits")
+		require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("1", nil)), dispatcher.ErrFull, "nobody passes who waits")
 		require.ErrorIs(t, <-first, errGiveUp)
 		require.NoError(t, <-second)
 		require.Equal(t, time.Second, time.Since(begun))
-		require.NoError(t, d.TrySubmit(newJob("1", nil)))
+		require.NoError(t, d.TrySubmit(t.Context(), newJob("1", nil)))
 		drain(t, d)
 	})
 }
@@ -113,8 +113,8 @@ func TestHandlerSubmits(t *testing.T) {
 // for one gets it even if no worker has anything to do any more.
 func TestSlotsGivenBackByAnOperator(t *testing.T) {
 	for name, act := range map[string]func(d *disp, t *testing.T){
-		"drop": func(d *disp, t *testing.T) { require.NoError(t, d.Drop(1)) },
-		"skip": func(d *disp, t *testing.T) { require.NoError(t, d.Skip(1)) },
+		"drop": func(d *disp, t *testing.T) { require.NoError(t, d.Drop(t.Context(), 1)) },
+		"skip": func(d *disp, t *testing.T) { require.NoError(t, d.Skip(t.Context(), 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestSlotsGivenBackByAnOperator(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				submit(t, d, newJob("", takes(time.Minute, nil), "c"), newJob("", takes(time.Minute, nil), "d"))
 				require.Equal(t, 62, d.Stats().Beyond)
-				require.ErrorIs(t, d.TrySubmit(newJob("", nil)), dispatcher.ErrFull)
+				require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil)), dispatcher.ErrFull)
 				accepted := make(chan error, 1)
 				go func() { accepted <- d.Submit(t.Context(), newJob("", nil, "e")) }()
 				synctest.Wait()
@@ -137,7 +137,7 @@ func TestSlotsGivenBackByAnOperator(t *testing.T) {
 				synctest.Wait()
 				require.Len(t, accepted, 1, "a slot is free")
 				require.NoError(t, <-accepted)
-				require.NoError(t, d.Drop(2))
+				require.NoError(t, d.Drop(t.Context(), 2))
 				drain(t, d)
 			})
 		})

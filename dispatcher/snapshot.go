@@ -8,24 +8,27 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// Stats counts messages. The first group only grows; the second is the state
-// of the moment.
+// Stats counts messages. The first group only grows; the second is the current
+// state.
 type Stats struct {
 	Accepted  uint64
-	Started   uint64 // attempts begun, and ones that widened or were cut off
+	Started   uint64 // attempts begun, including ones that widened or were cut off
 	Retried   uint64 // attempts that failed and were followed by another
 	Succeeded uint64
 	Failed    uint64 // ended with an error, skipped and dropped ones included
+	Chains    uint64 // calls of Together
+	Undone    uint64 // of these, ones whose work was undone
 	Refused   uint64 // submissions refused with ErrTooManyParked
 
 	Queued  int // accepted and not considered yet
-	Waiting int // behind a conflicting message; those behind a parked one not included
-	Ready   int // have their keys and wait for a worker
+	Waiting int // behind a conflicting message, except those behind a parked one
+	Ready   int // hold their keys and wait for a worker
 	Running int
 	Backoff int // wait for their next attempt
+	Held    int // wait to be finished, or finished and waiting for a worker; see Hold
 	Parked  int
 	Behind  int // behind a parked message
-	Beyond  int // of Parked and Behind: those beyond MaxParked, which count as pending
+	Beyond  int // those of Parked and Behind that exceed MaxParked and count as pending
 }
 
 // Stats returns the counts, all of one moment.
@@ -37,7 +40,8 @@ func (d *Dispatcher[M]) Stats() Stats {
 	s.Waiting = d.mu.waiting.len
 	s.Ready = len(d.mu.ready)
 	s.Running = d.runningLocked()
-	s.Backoff = len(d.mu.backoff)
+	s.Held = d.mu.held
+	s.Backoff = len(d.mu.kept) - (d.mu.held - d.mu.finished.len)
 	s.Parked, s.Behind = d.parkedLocked()
 	s.Beyond = d.mu.beyond.len
 	return s
@@ -50,10 +54,20 @@ func (d *Dispatcher[M]) runningLocked() (n int) {
 	return n
 }
 
-// Snapshot is what a dispatcher holds at one moment.
+// heldLocked returns the messages that are held, finished or not.
+func (d *Dispatcher[M]) heldLocked() (held []*task[M]) {
+	for t := range d.mu.kept {
+		if t.state == StateHeld {
+			held = append(held, t)
+		}
+	}
+	return append(held, d.mu.finished.all()...)
+}
+
+// Snapshot is the state of a dispatcher at one moment.
 type Snapshot[M any] struct {
-	// Messages are those considered so far, in order of arrival: all that
-	// hold or wait for keys.
+	// Messages are those considered so far, which hold or wait for keys, in
+	// order of arrival.
 	Messages []MessageInfo[M]
 	// Queued is the number of those not considered yet.
 	Queued int
@@ -62,6 +76,7 @@ type Snapshot[M any] struct {
 // MessageInfo is one message in a snapshot.
 type MessageInfo[M any] struct {
 	ID       uint64
+	Name     string // that Config.Name gives it
 	Message  M
 	State    State
 	Claim    []lockkeys.Request
@@ -71,28 +86,39 @@ type MessageInfo[M any] struct {
 	// Since is when the message came into its state. It is known for parked
 	// messages, and with an Observer for all; otherwise it is zero.
 	Since time.Time
-	// Blocker is the ID of the nearest message that this one waits for, and
-	// BlockedBy the request of that message which is in its way. Blocker is
-	// 0 for messages that wait for none.
+	// Blocker is the ID of a message that this one waits for, and BlockedBy the
+	// request of that message that blocks it. Blocker is 0 if it waits for
+	// none.
 	Blocker   uint64
 	BlockedBy lockkeys.Request
-	// Stalled tells whether it is behind a parked message: whether it waits
-	// for one, directly or not. One that waits for a running message as well
-	// counts only if it came after that was parked, or else when the running
-	// one has ended.
+	// Stalled reports whether the message waits for a parked one, directly or
+	// indirectly. One that already waited for a running message when the other
+	// was parked counts only after the running one has ended.
 	Stalled bool
 }
 
 // Snapshot returns a consistent picture of who holds what and who waits for
-// whom. It goes once through all messages that hold or wait for keys, under
-// the mutex, and is meant for people and for tests.
+// whom. It visits all messages that hold or wait for keys, under the mutex, and
+// is meant for operators and tests.
 func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
+	s := d.snapshot()
+	for i := range s.Messages {
+		s.Messages[i].Name = d.name(s.Messages[i].Message)
+	}
+	return s
+}
+
+// snapshot is Snapshot without names.
+func (d *Dispatcher[M]) snapshot() Snapshot[M] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, queued := d.intake.counts()
 	s := Snapshot[M]{Queued: queued}
 	add := func(t *task[M], worker int) {
-		m := MessageInfo[M]{t.id, t.msg, t.state, slices.Clone(t.claim.Requests()), t.attempts, worker, t.err, time.Time{}, 0, lockkeys.Request{}, t.apart && t.state == StateWaiting}
+		m := MessageInfo[M]{
+			ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
+			Worker: worker, Err: t.err, Stalled: t.apart && t.state == StateWaiting,
+		}
 		if t.extra != nil {
 			m.Since = t.extra.since
 		}
@@ -111,7 +137,10 @@ func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	for _, t := range d.mu.ready {
 		add(t, -1)
 	}
-	for t := range d.mu.backoff {
+	for t := range d.mu.kept {
+		add(t, -1)
+	}
+	for _, t := range d.mu.finished.all() {
 		add(t, -1)
 	}
 	for _, w := range d.mu.workers {
@@ -123,7 +152,7 @@ func (d *Dispatcher[M]) Snapshot() Snapshot[M] {
 	return s
 }
 
-// blockerLocked names what t waits for.
+// blockerLocked returns a request that t waits for, and its place.
 func (d *Dispatcher[M]) blockerLocked(t *task[M]) (lockkeys.Request, *lockkeys.Place[*task[M]], bool) {
 	if t.apart {
 		return d.mu.closed.Blocker(&t.place)

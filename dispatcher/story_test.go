@@ -24,6 +24,7 @@ type story struct {
 	jobs   map[string]*job
 	names  map[uint64]string
 	orders map[string]chan order // to the handler of a message
+	held   map[string]func(error)
 
 	mu     sync.Mutex
 	events []event
@@ -33,6 +34,7 @@ type story struct {
 type order struct {
 	release []lockkeys.Key
 	panics  bool
+	hold    bool
 	err     error
 }
 
@@ -55,6 +57,8 @@ func (s *story) do(command string, args []string) []string {
 			return s.order(args[0], order{err: dispatcher.Permanent(errBoom)})
 		}
 		return s.order(args[0], order{err: errBoom})
+	case "hold":
+		return s.order(args[0], order{hold: true})
 	case "panic":
 		return s.order(args[0], order{panics: true})
 	case "widen":
@@ -70,8 +74,8 @@ func (s *story) do(command string, args []string) []string {
 		require.NoError(s.t, err)
 		time.Sleep(d)
 	case "resume", "skip", "drop":
-		decide := map[string]func(uint64) error{"resume": s.d.Resume, "skip": s.d.Skip, "drop": s.d.Drop}
-		if err := decide[command](s.id(args[0])); err != nil {
+		decide := map[string]func(context.Context, uint64) error{"resume": s.d.Resume, "skip": s.d.Skip, "drop": s.d.Drop}
+		if err := decide[command](s.t.Context(), s.id(args[0])); err != nil {
 			return []string{err.Error()}
 		}
 	case "parked":
@@ -95,7 +99,7 @@ func (s *story) open(args []string) {
 	cfg := config{
 		Keys: jobKeys, Workers: 2,
 		Backoff:  dispatcher.Backoff{Jitter: -1},
-		Observer: dispatcher.ObserverFunc[*job](s.observe),
+		Observer: s.observe,
 	}
 	batch := false
 	for _, arg := range args {
@@ -158,6 +162,12 @@ func (s *story) handle(ctx context.Context, j *job) error {
 			switch {
 			case o.panics:
 				panic(errBoom)
+			case o.hold:
+				finish, err := dispatcher.Hold(ctx)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.held[j.name] = finish
+				return err
 			case o.release == nil:
 				return o.err
 			}
@@ -190,6 +200,14 @@ func (s *story) submit(name string, keys []string) []string {
 
 func (s *story) order(name string, o order) []string {
 	synctest.Wait()
+	s.mu.Lock()
+	finish := s.held[name]
+	delete(s.held, name)
+	s.mu.Unlock()
+	if finish != nil && !o.hold {
+		finish(o.err)
+		return nil
+	}
 	select {
 	case s.orders[name] <- o:
 		return nil
@@ -293,7 +311,7 @@ func (s *story) shutdown(args []string) (lines []string) {
 		lines = append(lines, fmt.Sprintf("unfinished %s, %v, %d attempts", l.Message.name, l.State, l.Attempts))
 	}
 	for _, l := range r.Running {
-		lines = append(lines, fmt.Sprintf("running %s", l.Message.name))
+		lines = append(lines, fmt.Sprintf("%v %s", l.State, l.Message.name))
 	}
 	if err != nil {
 		lines = append(lines, err.Error())

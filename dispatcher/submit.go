@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
 // SubmitOption adds to a submission; see [OnDone].
@@ -12,42 +14,48 @@ type SubmitOption[M any] struct{ done func(m M, err error) }
 // once for every message of the submission that was accepted, with the
 // message's result: nil, a [*HandlerError], or [ErrClosed] if a shutdown left
 // it unfinished. It is called on a worker before the message's keys are
-// released, so for conflicting messages in their order and one at a time; it
-// must be quick, and must not wait for another message of this dispatcher:
-// what waits for the dispatcher is refused there with [ErrNested], as in a
-// handler. What a shutdown or an operator gives up is told by another
-// goroutine, one by one in the order of arrival, likewise before keys are
-// released. A message that is parked has no result until an operator decides.
+// released, so for conflicting messages in order and one at a time. It must be
+// quick, and must not wait for another message of this dispatcher: methods that
+// wait are refused there with [ErrNested], as in a handler. For messages that a
+// shutdown or an operator gives up, it is called on another goroutine, one by
+// one in the order of arrival, also before keys are released. A parked message
+// has no result until an operator decides.
 //
-// Given several times, all callbacks are called, in the order given; a panic
-// of one is logged and keeps none of the others from being called.
+// If it is given several times, all callbacks are called, in the order given; a
+// panic in one is logged, and the others are called all the same.
 func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 	return SubmitOption[M]{done: done}
 }
 
-// Submit accepts m. The order in which messages are accepted is the order in
-// which conflicting ones run. While the queue is full it waits, and the
-// submissions that wait are accepted in the order in which they came.
+// Submit accepts m. Conflicting messages run in the order in which they are
+// accepted. While the queue is full, Submit waits; waiting submissions are
+// accepted in the order of their calls.
 //
-// The error is nil if m was accepted, and then m will have a result.
-// Otherwise it was not: the error wraps that of ctx, and its cause, if it ended
-// while waiting; it is [ErrClosed], [ErrTooLarge],
-// [ErrTooManyParked] or [ErrNested], or wraps
-// [ErrStopped], or the [*PanicError] of Config.Size.
+// The handler's context has the values of ctx, such as a trace ID, in every
+// attempt, but not its cancellation or deadline: once accepted, a message does
+// not depend on ctx.
+//
+// If the error is nil, m was accepted and will have a result. Otherwise it was
+// not accepted: the error wraps that of ctx, and its cause, if ctx ended while
+// waiting; it is [ErrClosed], [ErrTooLarge], [ErrTooManyParked] or [ErrNested];
+// or it wraps [ErrStopped] or the [*PanicError] of Config.Size.
 func (d *Dispatcher[M]) Submit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
-	one := d.newArrival(m, opts)
+	one := d.newArrival(ctx, m, opts)
 	_, err := d.submit(ctx, one[:])
 	d.freeArrival(one)
 	return err
 }
 
-// TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull]
-// where that would wait.
-func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
-	one := d.newArrival(m, opts)
+// TrySubmit is [Dispatcher.Submit] without waiting: the error is [ErrFull] if
+// Submit would wait.
+func (d *Dispatcher[M]) TrySubmit(ctx context.Context, m M, opts ...SubmitOption[M]) error {
+	one := d.newArrival(ctx, m, opts)
 	defer d.freeArrival(one)
 	if err := d.refusal(&one[0]); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return endOf(ctx)
 	}
 	n, err := d.tryAccept(one[:])
 	if err == nil && n == 0 {
@@ -56,22 +64,22 @@ func (d *Dispatcher[M]) TrySubmit(m M, opts ...SubmitOption[M]) error {
 	return err
 }
 
-// SubmitBatch accepts messages in their order, all at once if there is room
-// for them: other submissions then come before or after, not between. It
-// returns how many were accepted, from the first on; if that is not all of
-// them, the error is that of [Dispatcher.Submit] for the next one.
+// SubmitBatch accepts messages in order, and in one step if there is room for
+// all: then no other submission comes between them. It returns how many were
+// accepted, from the first on; if not all, the error is that of
+// [Dispatcher.Submit] for the next one.
 func (d *Dispatcher[M]) SubmitBatch(ctx context.Context, ms []M, opts ...SubmitOption[M]) (accepted int, err error) {
 	arrivals := make([]arrival[M], len(ms))
 	for i, m := range ms {
-		d.fill(&arrivals[i], m, opts)
+		d.fill(ctx, &arrivals[i], m, opts)
 	}
 	return d.submit(ctx, arrivals)
 }
 
-// Do submits m and waits for its result. If ctx ends first, Do returns its
-// error; a message that was accepted by then runs all the same. A message
-// that is parked keeps Do waiting. The errors are those of Submit, and the
-// result of m.
+// Do submits m, waits for its result and returns it. If ctx ends first, Do
+// returns its error; a message that was accepted by then runs all the same. If
+// the message is parked, Do keeps waiting. The other errors are those of
+// Submit.
 func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 	if d.within(ctx) {
 		return ErrNested
@@ -86,7 +94,7 @@ func (d *Dispatcher[M]) Do(ctx context.Context, m M) error {
 // Go submits m and returns a ticket to wait for its result. The errors are
 // those of Submit.
 func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*Ticket, error) {
-	one := d.newArrival(m, opts)
+	one := d.newArrival(ctx, m, opts)
 	defer d.freeArrival(one)
 	ticket := &Ticket{within: d.within, done: make(chan struct{})}
 	one[0].more().ticket = ticket
@@ -96,7 +104,7 @@ func (d *Dispatcher[M]) Go(ctx context.Context, m M, opts ...SubmitOption[M]) (*
 	return ticket, nil
 }
 
-// Ticket stands for one accepted message.
+// Ticket gives access to the result of one accepted message.
 type Ticket struct {
 	within func(context.Context) bool // of the dispatcher
 	done   chan struct{}
@@ -116,8 +124,8 @@ func (t *Ticket) Err() error {
 	}
 }
 
-// Wait waits for the message's result, or for the end of ctx, and returns
-// either error. With the context of a handler of the same dispatcher it does
+// Wait waits for the message's result and returns it, or the error of ctx if
+// that ends first. With the context of a handler of the same dispatcher it does
 // not wait: if there is no result yet, the error is [ErrNested].
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
@@ -134,10 +142,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.err
 }
 
-// newArrival makes the arrival of a submission of one.
-func (d *Dispatcher[M]) newArrival(m M, opts []SubmitOption[M]) *[1]arrival[M] {
+// newArrival makes the arrival of a single message.
+func (d *Dispatcher[M]) newArrival(ctx context.Context, m M, opts []SubmitOption[M]) *[1]arrival[M] {
 	one := d.arrivals.Get().(*[1]arrival[M])
-	d.fill(&one[0], m, opts)
+	d.fill(ctx, &one[0], m, opts)
 	return one
 }
 
@@ -147,8 +155,8 @@ func (d *Dispatcher[M]) freeArrival(one *[1]arrival[M]) {
 }
 
 // fill makes a the arrival of m, with its keys.
-func (d *Dispatcher[M]) fill(a *arrival[M], m M, opts []SubmitOption[M]) {
-	a.msg = m
+func (d *Dispatcher[M]) fill(ctx context.Context, a *arrival[M], m M, opts []SubmitOption[M]) {
+	a.msg, a.values = m, valuesOf(ctx)
 	for _, o := range opts {
 		a.done = both(a.done, o.done)
 	}
@@ -187,17 +195,17 @@ func (a *arrival[M]) more() *rare {
 }
 
 func (d *Dispatcher[M]) deriveKeys(a *arrival[M]) (err error) {
-	defer recoverAs(&err)
+	defer contain.Recover(&err)
 	return d.cfg.Keys(a.msg, &a.claim)
 }
 
 func (d *Dispatcher[M]) size(a *arrival[M]) (err error) {
-	defer recoverAs(&err)
+	defer contain.Recover(&err)
 	a.size = max(d.cfg.Size(a.msg), 0)
 	return nil
 }
 
-// refusal returns why a cannot be accepted, however long one waits, or nil.
+// refusal returns the reason why a can never be accepted, or nil.
 func (d *Dispatcher[M]) refusal(a *arrival[M]) error {
 	if a.rare != nil && a.rare.refusal != nil {
 		return a.rare.refusal
@@ -208,9 +216,8 @@ func (d *Dispatcher[M]) refusal(a *arrival[M]) error {
 	return d.tooManyParked(&a.claim)
 }
 
-// submit accepts arrivals in their order, waiting for slots if need be, and
-// returns how many it has accepted. What comes before one that is refused is
-// accepted.
+// submit accepts arrivals in order, waits for slots if necessary, and returns
+// how many it has accepted. Those before a refused one are accepted.
 func (d *Dispatcher[M]) submit(ctx context.Context, arrivals []arrival[M]) (accepted int, err error) {
 	var refusal error
 	for i := range arrivals {
@@ -257,8 +264,8 @@ func (d *Dispatcher[M]) acceptInTurn(ctx context.Context, arrivals []arrival[M])
 	}
 }
 
-// tryAccept accepts arrivals, from the first on, as long as there are slots,
-// be they on their way back.
+// tryAccept accepts arrivals, from the first on, while there are slots,
+// including those that have not been returned to the intake yet.
 func (d *Dispatcher[M]) tryAccept(arrivals []arrival[M]) (accepted int, err error) {
 	accepted, err = d.accept(arrivals, false)
 	if err == nil && accepted < len(arrivals) && d.giveBackSlots() {
@@ -269,7 +276,7 @@ func (d *Dispatcher[M]) tryAccept(arrivals []arrival[M]) (accepted int, err erro
 	return accepted, err
 }
 
-// giveBackSlots gives back the slots that are on their way and tells whether
+// giveBackSlots returns the outstanding slots to the intake and reports whether
 // there were any.
 func (d *Dispatcher[M]) giveBackSlots() bool {
 	d.mu.Lock()
@@ -281,11 +288,11 @@ func (d *Dispatcher[M]) giveBackSlots() bool {
 	return true
 }
 
-// accept puts arrivals into the intake, as intake.accept does, and sees to it
-// that a worker knows.
+// accept is intake.accept, followed by waking a worker if necessary.
 func (d *Dispatcher[M]) accept(arrivals []arrival[M], turn bool) (n int, err error) {
 	if d.cfg.Observer != nil {
-		// An observer is told of messages in the order of their numbers.
+		// Under the mutex, so that an observer receives messages in the order
+		// of their numbers.
 		d.mu.Lock()
 		defer d.letGo()
 		n, last, err := d.intake.accept(arrivals, turn)

@@ -94,7 +94,7 @@ func waitInOrder(t *testing.T, cfg config) {
 		submitters.Go(func() { submit(t, d, run(name)) })
 		synctest.Wait()
 		if i > 3 {
-			require.ErrorIs(t, d.TrySubmit(run("try")), dispatcher.ErrFull)
+			require.ErrorIs(t, d.TrySubmit(t.Context(), run("try")), dispatcher.ErrFull)
 		}
 	}
 	submitters.Wait()
@@ -133,7 +133,7 @@ func TestTooLarge(t *testing.T) {
 		d := start(t, sized(4))
 		large := newJob("large", nil)
 		require.ErrorIs(t, d.Submit(t.Context(), large), dispatcher.ErrTooLarge)
-		require.ErrorIs(t, d.TrySubmit(large), dispatcher.ErrTooLarge)
+		require.ErrorIs(t, d.TrySubmit(t.Context(), large), dispatcher.ErrTooLarge)
 		require.ErrorIs(t, d.Do(t.Context(), large), dispatcher.ErrTooLarge)
 		n, err := d.SubmitBatch(t.Context(), []*job{newJob("ok", nil), large, newJob("ok", nil)})
 		require.ErrorIs(t, err, dispatcher.ErrTooLarge)

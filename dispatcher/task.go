@@ -2,10 +2,9 @@ package dispatcher
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -14,22 +13,25 @@ import (
 type State uint8
 
 const (
-	// StateQueued: not considered yet; what it claims binds nobody.
+	// StateQueued: not considered yet; its claim blocks nothing.
 	StateQueued State = iota
-	// StateWaiting: considered, and behind a conflicting message. Its claim
-	// keeps its place: later conflicting messages wait for it.
+	// StateWaiting: considered, and behind a conflicting message. Later
+	// conflicting messages wait for it.
 	StateWaiting
-	// StateReady: it has its keys and waits for a worker.
+	// StateReady: it holds its keys and waits for a worker.
 	StateReady
 	// StateRunning: a worker runs its handler.
 	StateRunning
-	// StateBackoff: it has its keys and waits for the next attempt.
+	// StateBackoff: it holds its keys and waits for the next attempt.
 	StateBackoff
-	// StateParked: it failed and has its keys until an operator decides.
+	// StateHeld: its handler has returned, and it holds its keys until it is
+	// finished; see [Hold].
+	StateHeld
+	// StateParked: it failed and holds its keys until an operator decides.
 	StateParked
 )
 
-var stateNames = [...]string{"queued", "waiting", "ready", "running", "backoff", "parked"}
+var stateNames = [...]string{"queued", "waiting", "ready", "running", "backoff", "held", "parked"}
 
 // String returns the name in lower case.
 func (s State) String() string {
@@ -40,24 +42,26 @@ func (s State) String() string {
 }
 
 // task is a message that a worker has considered. It is guarded by
-// Dispatcher.mu, but for what its worker reads of it while it runs.
+// Dispatcher.mu, except for the fields that its worker reads while it runs.
 //
-// Its life is this, and in every state it is in exactly one of the places
-// named, all of them in Dispatcher.mu:
+// These are its states. In each it is in exactly one of the places named, all
+// of them in Dispatcher.mu:
 //
 //	(queued  the intake         ─▶ waiting, running: a worker considers it)
 //	waiting  waiting, or else   ─▶ ready (the last blocker is gone)
 //	         aside or beyond
 //	ready    ready              ─▶ running
-//	running  its worker's batch ─▶ ended, backoff, parked, waiting or ready (it widened)
-//	backoff  backoff            ─▶ ready, waiting
+//	running  its worker's batch ─▶ ended, backoff, held, parked, waiting or ready (it widened)
+//	backoff  kept               ─▶ ready, waiting
+//	held     kept, and finished ─▶ running (its worker only judges the result)
+//	         when it is that
 //	parked   parked, and aside  ─▶ ready, waiting, ended (by an operator)
 //	         or beyond
 //
-// Its claim has a place in one of the two sets in all of them, see apart.go,
-// which is granted in all but waiting. Tasks of a batch other than the first are
-// running while their places still wait for the one before. What an operator
-// gives up counts as parked and is in none of the lists.
+// In all of them its claim has a place in one of the two sets, see apart.go,
+// which is granted in all but waiting. The tasks of a batch behind the first
+// are running while their places still wait for the one before. A task that an
+// operator gives up counts as parked and is in none of the lists.
 type task[M any] struct {
 	id    uint64 // order of arrival
 	msg   M
@@ -66,29 +70,34 @@ type task[M any] struct {
 	claim lockkeys.Claim
 	place lockkeys.Place[*task[M]]
 
-	extra     *extra[M] // what few messages need, or nil
-	err       error     // of the last attempt
-	attempts  int       // begun so far; its worker reads it without the mutex
+	values    context.Context // as in arrival
+	extra     *extra[M]       // usually nil
+	err       error           // of the last attempt
+	attempts  int             // begun so far; its worker reads it without the mutex
 	state     State
-	holdsSlot bool // it counts against MaxPending, or else against MaxParked
-	apart     bool // its place is in Dispatcher.mu.closed, not in mu.set
+	holdsSlot bool       // it counts against MaxPending, or else against MaxParked
+	apart     bool       // its place is in Dispatcher.mu.closed, not in mu.set
+	alone     bool       // it is not to be part of a chain again
+	batch     *worker[M] // that has it in a batch which may have others
 
 	prev, next *task[M] // in a taskList
 }
 
-// extra is what only some messages need.
+// extra holds what only some messages need.
 type extra[M any] struct {
 	ticket *Ticket
 	keyErr error              // the key function failed
-	gone   []lockkeys.Request // given back by Release since the attempt began
-	spent  int                // of the attempts, those before the last Resume
-	since  time.Time          // when it was parked, or with an observer came into its state
+	gone   []lockkeys.Request // released by Release since the attempt began
+	spent  int                // attempts before the last Resume
+	since  time.Time          // when it was parked or, with an observer, entered its state
 
-	delays *backoff.ExponentialBackOff // from the first failed attempt on
-	timer  *time.Timer
+	timer *time.Timer // while it is kept
+	hold  *hold[M]    // of the attempt under way
+
+	notHeld error // of Holds in the attempt under way, under Config.Strict
 }
 
-// more returns the extra of t, made if need be.
+// more returns the extra of t, and makes it if necessary.
 func (t *task[M]) more() *extra[M] {
 	if t.extra == nil {
 		t.extra = new(extra[M])
@@ -104,7 +113,24 @@ func (t *task[M]) keyErr() error {
 	return t.extra.keyErr
 }
 
-// gone returns the requests given back since the attempt began.
+// hold returns the hold of the attempt under way, or nil.
+func (t *task[M]) hold() *hold[M] {
+	if t.extra == nil {
+		return nil
+	}
+	return t.extra.hold
+}
+
+// takeNotHeld returns, and clears, the recorded failure of Holds in the attempt
+// that has ended.
+func (t *task[M]) takeNotHeld() (err error) {
+	if t.extra != nil {
+		err, t.extra.notHeld = t.extra.notHeld, nil
+	}
+	return err
+}
+
+// gone returns the requests released since the attempt began.
 func (t *task[M]) gone() []lockkeys.Request {
 	if t.extra == nil {
 		return nil
@@ -120,15 +146,15 @@ func (t *task[M]) tries() int {
 	return t.attempts - t.extra.spent
 }
 
-// reset clears a task that has ended for its next use, keeping memory.
+// reset clears a task that has ended for reuse, and keeps its memory.
 func (t *task[M]) reset() {
 	var none M
-	t.msg, t.done, t.err, t.extra = none, nil, nil, nil
-	t.size, t.attempts, t.apart = 0, 0, false
+	t.msg, t.done, t.err, t.values, t.extra = none, nil, nil, nil, nil
+	t.size, t.attempts, t.apart, t.alone = 0, 0, false, false
 	t.claim.Reset()
 }
 
-// taskList is a list of tasks linked through them, in no particular order.
+// taskList is an intrusive linked list of tasks, in no particular order.
 type taskList[M any] struct {
 	first, last *task[M]
 	len         int
@@ -170,7 +196,7 @@ func (l *taskList[M]) remove(t *task[M]) {
 	l.len--
 }
 
-// readyHeap has the tasks that can start, the earliest arrival on top; see
+// readyHeap holds the tasks that can start, the earliest arrival on top; see
 // container/heap.
 type readyHeap[M any] []*task[M]
 

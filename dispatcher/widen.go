@@ -7,7 +7,7 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// wider tells whether requests add anything to what t claims.
+// wider reports whether requests add anything to what t claims.
 func (d *Dispatcher[M]) wider(t *task[M], requests []lockkeys.Request) bool {
 	var claim lockkeys.Claim
 	claim.Add(t.claim.Requests()...)
@@ -15,17 +15,17 @@ func (d *Dispatcher[M]) wider(t *task[M], requests []lockkeys.Request) bool {
 	return !slices.Equal(claim.Requests(), t.claim.Requests())
 }
 
-// widenLocked gives t, which has its keys and does not run, a wider claim: its
-// own, the requests, and the keys it gave back during its last attempt. The
-// new claim takes the place in the order that t has by its arrival: behind
-// all that have their keys and all that arrived earlier, before all that waits
-// and arrived later. It is linear in what conflicts with the claim.
+// widenLocked gives t, which holds its keys and does not run, a wider claim:
+// its own, the requests, and the keys released during its last attempt. The new
+// claim goes to the place of t by arrival: behind all that hold their keys and
+// all that arrived earlier, before all that wait and arrived later. Its cost is
+// linear in the messages that conflict with the claim.
 //
-// Nothing can be blocked for ever by this: a message that waits, waits for
-// messages that have their keys or for such that arrived earlier. Of two running
-// messages that widen towards each other, the first to do so stops running and
-// waits for the other; when the other does so too, it does not run either, and
-// the earlier one of the two goes first.
+// This cannot block a message for ever: a waiting message waits only for
+// messages that hold their keys or arrived earlier. Of two running messages
+// that widen towards each other, the first to do so stops running and waits for
+// the other; when the other widens too, it does not run either, and the earlier
+// of the two goes first.
 func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request, worker int) {
 	t.claim.Add(requests...)
 	t.claim.Add(t.gone()...)
@@ -49,15 +49,18 @@ func (d *Dispatcher[M]) widenLocked(t *task[M], requests []lockkeys.Request, wor
 	d.wakeLocked(woken)
 }
 
-// releaseKeys is Release for the message that w runs under s.
-func (w *worker[M]) releaseKeys(s *scope, keys []lockkeys.Key) error {
+// release is Release for the message that w runs under s.
+func (w *worker[M]) release(s *scope, keys []lockkeys.Key) error {
 	d := w.d
 	d.mu.Lock()
 	defer d.letGo()
-	if d.cfg.BatchHandler != nil || !s.beginRelease() {
+	if d.cfg.BatchHandler != nil || !s.beginUse() {
 		return ErrNoHandler
 	}
-	defer s.endRelease()
+	defer s.endUse()
+	if w.isChain() {
+		return fmt.Errorf("%w: the message runs in a chain, see Together; return this error, and it runs alone", ErrNoHandler)
+	}
 	if d.cfg.StrictLocking {
 		return ErrStrictLocking
 	}
@@ -69,7 +72,7 @@ func (w *worker[M]) releaseKeys(s *scope, keys []lockkeys.Key) error {
 	}
 	before := len(t.gone())
 	for _, k := range keys {
-		if r, ok := t.claim.Find(k); ok { // not named before
+		if r, ok := t.claim.Find(k); ok { // else it was named twice
 			t.more().gone = append(t.gone(), r)
 			t.claim.Drop(k)
 		}
@@ -77,6 +80,7 @@ func (w *worker[M]) releaseKeys(s *scope, keys []lockkeys.Key) error {
 	for _, r := range t.gone()[before:] {
 		d.emitKeyLocked(Released, t, w.index, r.Key, 0)
 	}
+	t.claim.Requests() // closes the gaps now: the worker reads the claim without the mutex
 	d.wakeLocked(d.mu.set.Shrink(&t.place, keys, d.mu.woken[:0]))
 	return nil
 }

@@ -3,40 +3,42 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
+
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// worker is one goroutine that runs handlers, and what it works on. But for
-// index, its fields belong to that goroutine; batch is read by others under
-// Dispatcher.mu and therefore changed under it.
+// worker is one goroutine that runs handlers, and its state. The fields belong
+// to that goroutine, except that index never changes, and batch is read by
+// others under Dispatcher.mu and therefore changed under it.
 type worker[M any] struct {
 	d     *Dispatcher[M]
 	index int
 	batch []*task[M] // running; empty between messages
 
-	results   []error   // of batch; nil until its handler has returned
-	senseless bool      // a BatchHandler gave results that make no sense
-	outcomes  []outcome // of batch, as far as they are judged
+	// Results of batch, up to the last message that its handler got to; nil until
+	// that has returned.
+	results   []error
+	senseless bool      // a BatchHandler returned a wrong number of results
+	outcomes  []outcome // of the messages of batch judged so far
+	cause     error     // why the work on batch was undone
+	chain     int       // handlers of batch called so far in a call of Together
 	one       [1]error  // scratch for results
 	messages  []M       // scratch for BatchHandler
 
 	host   host               // of the contexts of its handlers
 	scopes []scope            // contexts for the next attempts
 	scope  *scope             // of the attempt under way, until it is settled
-	cancel context.CancelFunc // of its time limit, if it has one
+	cancel context.CancelFunc // of its time limit, if it has one and is not held
+	// resumed is set if the message of the attempt was held and is finished:
+	// then no handler is called, only its result is judged.
+	resumed *hold[M]
 }
 
-// loop is the life of a worker: the end of one message and the beginning of
-// the next happen under one hold of the mutex. If a handler or a callback ends
-// the goroutine, another takes the worker over where it was.
+// loop runs a worker: it releases one message and takes the next in one
+// critical section. If a handler or a callback ends the goroutine, another one
+// continues where it was.
 func (w *worker[M]) loop() {
-	returned := false
-	defer func() {
-		if !returned { // a panic was caught, so this is runtime.Goexit
-			go w.loop()
-		}
-	}()
 	defer w.d.enlist()()
 	if len(w.batch) > 0 {
 		w.takeOver()
@@ -44,21 +46,24 @@ func (w *worker[M]) loop() {
 	for w.next() {
 		w.run()
 	}
-	returned = true
 }
 
-// takeOver ends the run of a batch in which the goroutine was ended.
+// takeOver finishes a batch during which the goroutine was ended.
 func (w *worker[M]) takeOver() {
-	if w.results == nil {
-		w.results = FailAll(ErrGoexit, len(w.batch))
-	} else {
+	switch {
+	case w.results != nil:
 		w.d.cfg.Logger.Error("completion callback called runtime.Goexit", "messages", len(w.outcomes))
+	case w.isChain():
+		w.undone(ErrGoexit)
+	default:
+		w.results = FailAll(ErrGoexit, len(w.batch))
 	}
 	w.finish()
 }
 
-// next settles the batch that has run and takes the next one, waiting for it
-// if need be. It returns false when the worker is to end.
+// next settles the batch that has run and takes the next one, waiting for it if
+// necessary. It returns false when the worker has to end: after Shutdown, when
+// no message is held any more.
 func (w *worker[M]) next() bool {
 	d := w.d
 	d.mu.Lock()
@@ -70,75 +75,79 @@ func (w *worker[M]) next() bool {
 	}
 	t := d.takeLocked()
 	for t == nil {
-		if d.mu.closing {
+		if d.mu.closing && d.mu.held == 0 {
 			d.endWorkerLocked()
 			return false
 		}
 		if d.mu.left.count > 0 {
 			d.intake.giveBack(&d.mu.left)
 		}
-		d.quietLocked() // the last one looked at may be behind a parked one
+		d.quietLocked() // takeLocked may have put the last message behind a parked one
 		d.idle.Add(1)
-		if !d.canStartLocked() { // now that submitters see it is idle
+		if !d.canStartLocked() { // checked after idle was counted; see "Waking workers"
 			d.mu.work.Wait()
 			d.waking.Store(false)
 		}
 		d.idle.Add(-1)
 		t = d.takeLocked()
 	}
+	if t.state == StateHeld {
+		w.resumeLocked(t)
+		return true
+	}
 	d.gatherLocked(w, t)
 	d.startLocked(w)
 	return true
 }
 
-// run calls the handler for the batch, judges the results, and tells those
-// whose messages have ended.
+// run calls the handler for the batch, judges the results, and completes the
+// messages that have ended.
 func (w *worker[M]) run() {
-	if w.d.cfg.BatchHandler == nil || w.batch[0].keyErr() != nil {
-		w.one[0] = w.call()
+	switch {
+	case w.resumed != nil:
+		w.one[0] = w.heldResult()
 		w.results = w.one[:]
-	} else {
+	case w.isChain():
+		w.callChain()
+	case w.d.cfg.BatchHandler == nil || w.batch[0].keyErr() != nil:
+		w.one[0] = w.call(&w.host, w.batch[0])
+		w.results = w.one[:]
+	default:
 		w.results = w.callBatch()
 	}
 	w.finish()
 }
 
-// call runs the handler for a single message.
-func (w *worker[M]) call() (err error) {
-	t := w.batch[0]
+// call runs the handler for one message.
+func (w *worker[M]) call(h *host, t *task[M]) (err error) {
 	if err := t.keyErr(); err != nil {
 		return err
 	}
-	ctx := w.begin()
+	ctx := w.begin(h, t)
 	defer w.end()
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
-		}
-	}()
+	defer contain.Recover(&err)
 	return w.timeout(ctx, w.d.cfg.Handler(ctx, t.msg))
 }
 
 // callBatch runs the batch handler.
-func (w *worker[M]) callBatch() (results []error) {
+func (w *worker[M]) callBatch() []error {
 	n := len(w.batch)
 	for _, t := range w.batch {
 		w.messages = append(w.messages, t.msg)
 	}
-	ctx := w.begin()
-	defer w.end()
 	defer func() {
 		clear(w.messages)
 		w.messages = w.messages[:0]
-		if v := recover(); v != nil {
-			results = FailAll(&PanicError{v, debug.Stack()}, n)
-		}
 	}()
-	results = slices.Clone(w.d.cfg.BatchHandler(ctx, w.messages)) // what it gave stays the handler's
-	switch len(results) {
-	case 0:
+	ctx := w.begin(&w.host, w.batch[0])
+	defer w.end()
+	results, err := w.batchResults(ctx)
+	switch {
+	case err != nil:
+		return FailAll(err, n)
+	case len(results) == 0:
 		return make([]error, n)
-	case n:
+	case len(results) == n:
 		for i, err := range results {
 			results[i] = w.timeout(ctx, err)
 		}
@@ -148,37 +157,53 @@ func (w *worker[M]) callBatch() (results []error) {
 	return FailAll(Permanent(fmt.Errorf("%w: %d for %d messages", errResults, len(results), n)), n)
 }
 
-// scopesAtOnce is how many scopes are made at a time: so many that they do not
-// show among a message's costs, so few that one which is kept keeps little.
-const scopesAtOnce = 256
+// batchResults calls the batch handler; err is its panic.
+func (w *worker[M]) batchResults(ctx context.Context) (results []error, err error) {
+	defer contain.Recover(&err)
+	results = w.d.cfg.BatchHandler(ctx, w.messages)
+	return slices.Clone(results), nil // the slice stays the handler's
+}
 
-// begin returns the context of the next call of the handler. end must be called
-// when that has returned.
-func (w *worker[M]) begin() context.Context {
-	d, t := w.d, w.batch[0]
+// The number of scopes allocated at a time: many enough to make the cost for
+// each message negligible, few enough that a scope kept by a handler keeps
+// little memory alive; fewer if they have the values of submitters' contexts,
+// which they keep alive until all of them have been used.
+const (
+	scopesAtOnce = 256
+	valuedScopes = 32
+)
+
+// begin returns the context of the next call of the handler, for t. end must be
+// called when that has returned.
+func (w *worker[M]) begin(h *host, t *task[M]) context.Context {
+	d := w.d
 	if len(w.scopes) == 0 {
-		w.scopes = make([]scope, scopesAtOnce)
+		n := scopesAtOnce
+		if t.values != nil {
+			n = valuedScopes
+		}
+		w.scopes = make([]scope, n)
 	}
 	s := &w.scopes[0]
 	w.scope, w.scopes = s, w.scopes[1:]
-	s.host, s.id, s.attempt = &w.host, t.id, int32(t.attempts)
+	s.host, s.values, s.id, s.attempt = h, t.values, t.id, int32(t.attempts)
 	if d.cfg.Timeout > 0 {
-		limited := w.host
-		limited.base, w.cancel = context.WithTimeoutCause(d.work, d.cfg.Timeout, ErrTimeout)
+		limited := *h
+		limited.base, w.cancel = context.WithTimeoutCause(h.base, d.cfg.Timeout, ErrTimeout)
 		s.host = &limited
 	}
 	return s
 }
 
 func (w *worker[M]) end() {
-	if w.cancel != nil {
+	w.scope.returned(&w.d.mu)
+	if w.cancel != nil { // nil without a time limit, or if Hold has taken it over
 		w.cancel()
 		w.cancel = nil
 	}
-	w.scope.returned(&w.d.mu)
 }
 
-// timeout marks an error that came after the time limit.
+// timeout wraps an error returned after the time limit with ErrTimeout.
 func (w *worker[M]) timeout(ctx context.Context, err error) error {
 	if err != nil && w.d.cfg.Timeout > 0 && context.Cause(ctx) == ErrTimeout {
 		return fmt.Errorf("%w (%v): %w", ErrTimeout, w.d.cfg.Timeout, err)

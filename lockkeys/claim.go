@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// Claim is the requests of one message, taken all together or not at all. A
-// message's own requests never conflict with each other: a claim is
-// normalised, so that duplicates and requests that a wider one covers
-// collapse. What a claim covers is the same before and after.
+// Claim is the set of requests of one message, granted all together or not at
+// all. A message's own requests never conflict with each other: a claim is
+// normalised, which removes duplicates and requests that a wider one covers.
+// Normalising does not change what the claim covers.
 //
 // The zero Claim is empty and conflicts with nothing. A Claim is not safe for
-// concurrent use, and must not be copied but with [Claim.Copy]: a copy made by
-// assignment shares its first requests with the original, and changes with it
-// (go vet reports it, like that of a mutex). Whoever gets a Claim as an
-// argument, to add requests to it, has it until he returns; its owner resets it
-// and uses it again. To keep what is in it, Copy it.
+// concurrent use. Copy it with [Claim.Copy] only: a copy made by assignment
+// shares its first requests with the original, and changes with it (go vet
+// reports it, as it does for a mutex). A function that is given a Claim to add
+// requests to must not keep it after it returns: the owner resets the claim and
+// reuses it. To keep its contents, use Copy.
 //
-// Invariant: the first sorted requests are in tree order and none of them
-// covers another; the rest has been added since. The mode of those that were
-// dropped since is gone; there are as many as it says.
+// Invariant: requests[:sorted] is in tree order and none of them covers
+// another; the rest was added later. Requests dropped later have the mode gone,
+// and dropped counts them.
 type Claim struct {
 	_        noCopy
 	requests []Request
 	sorted   int
 	dropped  int
-	few      [2]Request // where requests begins
+	few      [2]Request // the first backing array of requests
 }
 
-// noCopy makes go vet report copies of what it is in.
+// noCopy makes go vet report copies of a struct that contains it.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// gone is in place of the mode of a request that was dropped.
+// gone replaces the mode of a request that was dropped.
 const gone Mode = 0xff
 
 // NewClaim returns a claim of the given requests.
@@ -60,7 +60,7 @@ func (c *Claim) Shared(keys ...Key) {
 	}
 }
 
-// Add adds requests. A mode that is not known counts as exclusive.
+// Add adds requests. An unknown mode counts as exclusive.
 func (c *Claim) Add(requests ...Request) {
 	c.grow(len(requests))
 	for _, r := range requests {
@@ -71,7 +71,8 @@ func (c *Claim) Add(requests ...Request) {
 	}
 }
 
-// grow makes the claim's first requests need no memory of their own.
+// grow makes a claim of few requests use the array few, so that it allocates
+// nothing.
 func (c *Claim) grow(n int) {
 	if n > 0 && c.requests == nil {
 		c.requests = c.few[:0]
@@ -87,8 +88,8 @@ func (c *Claim) Copy(from *Claim) {
 	c.sorted = len(requests)
 }
 
-// Find returns the request of the claim for this very key, if there is one: not
-// one that merely contains it. It takes a binary search.
+// Find returns the claim's request for exactly this key, if there is one; a
+// request for an ancestor does not count. It takes one binary search.
 func (c *Claim) Find(k Key) (r Request, ok bool) {
 	i, ok := c.find(k)
 	if !ok {
@@ -97,9 +98,22 @@ func (c *Claim) Find(k Key) (r Request, ok bool) {
 	return c.requests[i], true
 }
 
-// Drop takes the requests for these very keys out of the claim, and reports
-// whether it had them all. Each takes a binary search; it is for the next call
-// of Requests to close the gaps.
+// Covers reports whether the claim has a request that covers r: one for the key
+// of r or an ancestor of it, exclusive or, if r is shared, of either mode. The
+// holder of the claim needs nothing more for r. It takes a binary search for
+// each segment of the key.
+func (c *Claim) Covers(r Request) bool {
+	for depth := range r.Key.Depth() + 1 {
+		if i, ok := c.find(r.Key.Ancestor(depth)); ok && c.requests[i].covers(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// Drop removes the requests for exactly these keys, and reports whether the
+// claim had all of them. Each key takes a binary search; the next call of
+// Requests closes the gaps.
 func (c *Claim) Drop(keys ...Key) (all bool) {
 	all = true
 	for _, k := range keys {
@@ -121,8 +135,8 @@ func (c *Claim) find(k Key) (i int, ok bool) {
 	return i, ok && c.requests[i].Mode != gone
 }
 
-// Reset empties the claim and keeps its memory, unless that is for more than 64
-// requests, for the next use.
+// Reset empties the claim. It keeps the memory for the next use, unless that
+// has room for more than 64 requests.
 func (c *Claim) Reset() {
 	if cap(c.requests) > 64 {
 		c.requests = nil
@@ -133,8 +147,8 @@ func (c *Claim) Reset() {
 	c.requests, c.sorted, c.dropped = c.requests[:0], 0, 0
 }
 
-// Requests returns the normalised requests in tree order. The slice is the
-// claim's own and valid until the claim changes.
+// Requests returns the normalised requests in tree order. The slice belongs to
+// the claim and is valid until the claim changes.
 func (c *Claim) Requests() []Request {
 	if c.dropped > 0 {
 		c.requests = slices.DeleteFunc(c.requests, func(r Request) bool { return r.Mode == gone })
@@ -147,10 +161,10 @@ func (c *Claim) Requests() []Request {
 	return c.requests
 }
 
-// normalise sorts the requests and drops the covered ones. In tree order, an
-// earlier request that covers r is the last exclusive or the last shared one
-// kept so far: had another of its mode been kept in between, that one would
-// lie in the subtree too and have been dropped.
+// normalise sorts the requests and drops the covered ones. In tree order, a
+// request that covers r can only be the last exclusive or the last shared one
+// kept so far: any request of the same mode between it and r would lie in its
+// subtree too, and would have been dropped.
 func (c *Claim) normalise() {
 	if len(c.requests) > 1 {
 		slices.SortFunc(c.requests, func(a, b Request) int {
@@ -174,8 +188,8 @@ func (c *Claim) normalise() {
 	c.sorted = len(c.requests)
 }
 
-// Conflicts tells whether any request of c conflicts with any of other. It
-// compares all pairs and is the yardstick that [Set] is tested against.
+// Conflicts reports whether any request of c conflicts with any of other. It
+// compares all pairs, and is the reference that [Set] is tested against.
 func (c *Claim) Conflicts(other *Claim) bool {
 	for _, a := range c.Requests() {
 		for _, b := range other.Requests() {

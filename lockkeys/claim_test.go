@@ -163,3 +163,19 @@ func TestClaimFindAndDrop(t *testing.T) {
 		require.False(t, c.Drop(Must("no such key")))
 	})
 }
+
+// TestClaimCovers: a claim covers a request if adding that changes nothing.
+func TestClaimCovers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := genClaim(t, genCrowdedKey)
+		if all := c.Requests(); len(all) > 0 && rapid.Bool().Draw(t, "drop") {
+			c.Drop(all[0].Key)
+		}
+		key := rapid.OneOf(rapid.Custom(genCrowdedKey), rapid.Custom(genKey)).Draw(t, "key")
+		for _, r := range []Request{{key, Exclusive}, {key, Shared}, {key, Mode(7)}} {
+			covered := c.Covers(r)
+			wider := NewClaim(append(slices.Clone(c.Requests()), r)...)
+			require.Equal(t, slices.Equal(wider.Requests(), c.Requests()), covered, "%v in %v", r, c.Requests())
+		}
+	})
+}

@@ -1,9 +1,9 @@
 package lockkeys
 
-// Conflicting appends to places those of the claims in the set that conflict
-// with c, whatever their order of arrival, some of them more than once. It only
-// reads. Its cost is linear in requests × depth and in what is claimed at, above
-// and below the keys of c.
+// Conflicting appends to places those of all claims in the set that conflict
+// with c, in any order of arrival; a place may be appended more than once. It
+// does not change the set. Its cost is linear in requests × depth and in the
+// number of claims on the keys of c, their ancestors and their descendants.
 func (s *Set[T]) Conflicting(c *Claim, places []*Place[T]) []*Place[T] {
 	if s.root == nil {
 		return places
@@ -28,7 +28,7 @@ func (s *Set[T]) Conflicting(c *Claim, places []*Place[T]) []*Place[T] {
 }
 
 // conflicting appends the places of the requests for n that conflict with r, a
-// request for its key, or for one above or below.
+// request for the same key, an ancestor or a descendant.
 func (n *node[T]) conflicting(r Request, places []*Place[T]) []*Place[T] {
 	for lane := n.head; lane != nil; lane = lane.next {
 		if !lane.mode.real() || r.Mode == Shared && lane.mode != exclusive {

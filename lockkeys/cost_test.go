@@ -14,8 +14,9 @@ import (
 // entries returns how many keys the set knows.
 func (s *Set[T]) entries() int { return s.nodes.len() + s.lights.table.len }
 
-// Claims of ever other keys come and go: what the set knows stays with the
-// claims in it, and no call goes over more than a bounded number of things.
+// Claims of ever new keys come and go: the memory of the set stays proportional
+// to the claims in it, and no call visits more than a bounded number of nodes
+// and steps.
 func TestSetMemoryAndStepsFollowClaims(t *testing.T) {
 	own := func(i int, mode Mode) Request { return Request{Must("order", fmt.Sprint(i), "item"), mode} }
 	many := func(i int, mode Mode) (requests []Request) {
@@ -28,7 +29,7 @@ func TestSetMemoryAndStepsFollowClaims(t *testing.T) {
 	for name, story := range map[string]struct {
 		stay  [][]Request // claims that are there all the time
 		claim func(i int) []Request
-		// What is done with each, besides adding and removing it.
+		// Extra steps with each, besides adding and removing it.
 		then func(s *Set[int], p *Place[int], i int)
 	}{
 		"exclusive":              {claim: func(i int) []Request { return []Request{own(i, Exclusive)} }},
@@ -161,7 +162,7 @@ func TestSetLargeClaimsAreLinear(t *testing.T) {
 	}
 }
 
-// What is kept for reuse is bounded in bytes, not only in number.
+// Memory kept for reuse is bounded in bytes, not only in number.
 func TestSetForgetsLargeThings(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	var s Set[int]
@@ -193,7 +194,7 @@ func TestSetForgetsLargeThings(t *testing.T) {
 	require.LessOrEqual(t, cap(c.requests), 64)
 }
 
-// A node does not keep the key alive that it was made for, if that is long.
+// A node does not keep a long key alive that it was made for.
 func TestSetForgetsLongKeys(t *testing.T) {
 	var s Set[int]
 	hold := new(Place[int])

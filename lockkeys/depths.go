@@ -2,8 +2,8 @@ package lockkeys
 
 import "math/bits"
 
-// depths counts keys by their depth. A key needs to be compared with those of
-// another depth only where there are any, and mostly all have the same.
+// depths counts keys by depth. A key has to be compared with keys of another
+// depth only if there are any, and usually all keys have the same depth.
 type depths struct {
 	counts [MaxDepth + 1]int
 	mask   uint64 // bit d-1 is set if counts[d] is not 0
@@ -22,17 +22,18 @@ func (ds *depths) drop(depth int) {
 	}
 }
 
-// below tells whether there is a key deeper than this.
+// below reports whether there is a key deeper than the given depth.
 func (ds *depths) below(depth int) bool { return ds.mask>>depth != 0 }
 
-// upTo returns the depths from 1 to the given one at which there are keys, to
-// be gone through with next.
+// upTo returns the depths from 1 to the given one at which there are keys;
+// iterate over them with next.
 func (ds *depths) upTo(depth int) depthSet { return depthSet(ds.mask & (1<<depth - 1)) }
 
 // depthSet is a set of depths: d is in it if bit d-1 is set.
 type depthSet uint64
 
-// next takes the least depth out of the set and returns it, 0 if it is empty.
+// next removes the least depth from the set and returns it, or 0 if the set is
+// empty.
 func (s *depthSet) next() (depth int) {
 	if *s == 0 {
 		return 0

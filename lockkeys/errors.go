@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// The reasons why a key is refused. A [*KeyError] wraps one of them, so
-// errors.Is tells them apart.
+// Reasons why a key is refused. A [*KeyError] wraps one of them; tell them
+// apart with errors.Is.
 var (
 	// ErrEmptySegment: a segment has no bytes, as in "client//7", or the text
 	// form of a key is empty (the root key is written "/").
 	ErrEmptySegment = errors.New("empty segment: remove it, or write \"/\" for the root key")
-	// ErrNULSegment: a segment contains a NUL byte, which the encoding of
-	// keys keeps for itself.
+	// ErrNULSegment: a segment contains a NUL byte, which the encoding of keys
+	// uses as separator.
 	ErrNULSegment = errors.New("segment with a NUL byte: encode it, in hexadecimal for example")
 	// ErrTooDeep: the key has more than MaxDepth segments.
 	ErrTooDeep = fmt.Errorf("more than %d segments: join some of them", MaxDepth)
@@ -21,7 +21,7 @@ var (
 	ErrBadEscape = errors.New("'%' without two hexadecimal digits: write \"%25\" for a percent sign")
 )
 
-// KeyError says which input could not be made into a key, and why.
+// KeyError is the error for input that is not a valid key.
 type KeyError struct {
 	// Input is the offending text, or the offending segment.
 	Input string

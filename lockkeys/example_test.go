@@ -8,7 +8,8 @@ import (
 )
 
 // accounts is the smallest use of a set: one mutex guards it, and a message
-// that has to wait does so for its channel to be closed.
+// that has to wait does so on a channel that is closed when its claim is
+// granted.
 type accounts struct {
 	mu  sync.Mutex
 	set lockkeys.Set[chan struct{}]
@@ -32,8 +33,8 @@ func (a *accounts) handle(claim *lockkeys.Claim, handler func()) {
 	}
 }
 
-// Transfers between three accounts, some of them in opposite directions, and
-// none of them with a lock of its own.
+// Transfers between three accounts, some in opposite directions, without any
+// lock of their own.
 func Example() {
 	var bank accounts
 	balance := map[string]*int{"1": new(int), "2": new(int), "3": new(int)}

@@ -7,8 +7,8 @@ import (
 	"github.com/google/btree"
 )
 
-// index finds values by their keys: in a B-tree in tree order, and at once in a
-// table. The zero index must be made ready with init.
+// index finds values by their keys: in tree order in a B-tree, and by a single
+// look-up in a table. Call init before the first use.
 type index[V any] struct {
 	tree  *btree.BTreeG[entry[V]]
 	byKey map[Key]V
@@ -25,8 +25,8 @@ type entry[V any] struct {
 
 const (
 	degree = 32 // of the B-tree
-	// A table that has had far more keys than this is made anew when it has no
-	// more, since it would keep its memory.
+	// A map does not shrink, so one that has grown far beyond this number of
+	// keys is replaced when it is down to it again.
 	smallIndex = 2 * maxIdleNodes
 )
 
@@ -37,10 +37,11 @@ func (x *index[V]) init() {
 	x.visit = func(e entry[V]) bool { x.found = e; return false }
 }
 
-// owned returns the ancestor of k that has the first n bytes of it, or k itself,
-// with memory of its own where it would keep alive what is far longer: the rest
-// of k, or where k has one segment, what the caller took that from, a message
-// perhaps. Keys of more segments have been put together from these.
+// owned returns the ancestor of k that has its first n bytes, or k itself. It
+// copies the bytes where the result would otherwise keep something much longer
+// alive: the rest of k or, if k has a single segment, the string that the
+// caller sliced that from, such as a message. Keys of several segments already
+// have memory of their own.
 func (k Key) owned(n int) Key {
 	part := k.path[:n]
 	if len(k.path) > 2*n+64 || !strings.Contains(k.path, sep) {
@@ -64,7 +65,7 @@ func (x *index[V]) put(k Key, value V) {
 	x.peak = max(x.peak, len(x.byKey))
 }
 
-// remove takes k out.
+// remove removes k.
 func (x *index[V]) remove(k Key) {
 	x.tree.Delete(entry[V]{key: k})
 	delete(x.byKey, k)

@@ -1,12 +1,12 @@
 package lockkeys
 
 // A nodeMode is how a claim uses one node of the tree: the node of a request
-// itself, or a node above it, where the claim only states its intention to
-// use something below. These are the lock modes of J. Gray et al.,
-// "Granularity of Locks in a Shared Data Base" (VLDB 1975). With them two
-// claims conflict exactly when their modes are incompatible at some node, and
-// that node is the key of the wider request: no claim ever needs to look at
-// its descendants.
+// itself, or a node above it, where the claim only states its intention to use
+// something below. These are the lock modes of J. Gray et al., "Granularity of
+// Locks in a Shared Data Base" (VLDB 1975). With them, two claims conflict
+// exactly when their modes are incompatible at some node, and that node is the
+// key of the wider request: no claim ever needs to look at the descendants of
+// its keys.
 type nodeMode uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	exclusive                       // X: an exclusive request for this node
 )
 
-// join is the weakest mode that stands for two modes of one claim at a node.
+// join gives the weakest mode that includes two modes of one claim at a node.
 var join = [5][5]nodeMode{
 	intentShared:    {intentShared, intentExclusive, shared, sharedIntent, exclusive},
 	intentExclusive: {intentExclusive, intentExclusive, sharedIntent, sharedIntent, exclusive},
@@ -26,13 +26,13 @@ var join = [5][5]nodeMode{
 	exclusive:       {exclusive, exclusive, exclusive, exclusive, exclusive},
 }
 
-// groups tells whether claims in mode m are compatible with each other. Among
-// the modes other than IS, only equal ones that group are compatible; IS is
-// compatible with all but X. A node's queue is built on these two facts.
+// groups reports whether two claims in mode m are compatible. Among the modes
+// other than IS, only equal modes that group are compatible; IS is compatible
+// with all but X. A node's queue relies on these two facts.
 func (m nodeMode) groups() bool { return m == intentExclusive || m == shared }
 
-// real tells whether m stands for a request for the node itself.
+// real reports whether m stands for a request for the node itself.
 func (m nodeMode) real() bool { return m >= shared }
 
-// ownShared tells whether m stands for a shared request for the node itself.
+// ownShared reports whether m stands for a shared request for the node itself.
 func (m nodeMode) ownShared() bool { return m == shared || m == sharedIntent }

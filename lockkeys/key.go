@@ -8,8 +8,8 @@ import (
 // MaxDepth is the largest number of segments in a key.
 const MaxDepth = 64
 
-// sep stands between the segments of an encoded key. It is the smallest byte
-// and legal in no segment; that is what makes byte order tree order.
+// sep separates the segments of an encoded key. It is the smallest byte and not
+// allowed in a segment; that makes byte order tree order.
 const sep = "\x00"
 
 // Key names a resource: a path of segments from the root of a tree, as in a
@@ -25,16 +25,16 @@ const sep = "\x00"
 //   - a contains b exactly when a is the root, a == b, or b.path starts with
 //     a.path + sep (whole segments: client/4 does not contain client/42);
 //   - comparing the paths as bytes is the order of the tree, in which the
-//     descendants of a come right after a with nothing in between. With '/'
-//     as separator that would fail, since a-b sorts between a and a/b.
+//     descendants of a come right after a with nothing in between. With '/' as
+//     separator this would fail, since a-b sorts between a and a/b.
 type Key struct{ path string }
 
 // Root returns the key that contains every key. It is the zero Key.
 func Root() Key { return Key{} }
 
-// New makes a key of segments, in order from the root; with none it is the
-// root key. It allocates the key's bytes and nothing else, and nothing at all
-// for a single segment. The error is a [*KeyError].
+// New returns the key of the given segments, in order from the root; without
+// any, the root key. It allocates only the key's bytes, and nothing for a
+// single segment. The error is a [*KeyError].
 func New(segments ...string) (Key, error) {
 	if len(segments) > MaxDepth {
 		return Key{}, &KeyError{Input: segments[MaxDepth], Segment: MaxDepth, Reason: ErrTooDeep}
@@ -47,8 +47,7 @@ func New(segments ...string) (Key, error) {
 	return Key{strings.Join(segments, sep)}, nil
 }
 
-// Must makes a key of segments and panics where [New] gives an error. It is
-// for keys whose segments are constants.
+// Must is [New] for segments that are constants: it panics on an error.
 func Must(segments ...string) Key {
 	k, err := New(segments...)
 	if err != nil {
@@ -125,11 +124,12 @@ func (k Key) Depth() int {
 	return strings.Count(k.path, sep) + 1
 }
 
-// Size returns how many bytes the segments have together, with one between each
-// two: the length of the text form, unless that has escapes. The root's is 0.
+// Size returns the number of bytes of all segments and of one separator between
+// each two: the length of the text form if that has no escapes. It is 0 for the
+// root.
 func (k Key) Size() int { return len(k.path) }
 
-// IsRoot tells whether k is the root.
+// IsRoot reports whether k is the root.
 func (k Key) IsRoot() bool { return k.path == "" }
 
 // Segments yields the segments in order from the root. Ranging over it does
@@ -148,7 +148,7 @@ func (k Key) eachSegment(yield func(string) bool) {
 	}
 }
 
-// Contains tells whether other lies in the subtree of k: whether k equals
+// Contains reports whether other lies in the subtree of k: whether k equals
 // other or is one of its ancestors.
 func (k Key) Contains(other Key) bool {
 	if !strings.HasPrefix(other.path, k.path) {
@@ -157,7 +157,7 @@ func (k Key) Contains(other Key) bool {
 	return len(other.path) == len(k.path) || k.path == "" || other.path[len(k.path)] == sep[0]
 }
 
-// Compare orders keys as the tree does: -1, 0 or +1 for k before, equal to or
-// after other. A key comes before its descendants, and they before every
-// other key that follows it; siblings are in byte order of their segments.
+// Compare orders keys in tree order: it returns -1, 0 or +1 if k is before,
+// equal to or after other. A key comes right before its descendants; siblings
+// are in byte order of their segments.
 func (k Key) Compare(other Key) int { return strings.Compare(k.path, other.path) }

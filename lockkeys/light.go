@@ -2,20 +2,19 @@ package lockkeys
 
 import "slices"
 
-// light is one of the keys of an unhindered claim, with its depth and its hash.
+// light is one key of a light claim, with its depth and its hash.
 //
-// Most claims are exclusive, have few keys and not the root, and conflict with
-// nothing from when they are added until they are removed, soon after. Such a
-// claim has no steps and leaves no marks on the ancestors of its keys: they are
-// in a table, and that is all.
+// Most claims are exclusive, have few keys, none of them the root, and conflict
+// with nothing from the moment they are added until they are removed soon
+// after. Such a claim is light: it has no steps and no intention modes at the
+// ancestors of its keys, only entries in a table.
 //
 // Invariant: a claim with light keys is granted, and no other claim in the set
-// conflicts with it. So no light key contains another, and nobody waits for
-// one. Before a claim that conflicts is added, those in its way are made heavy:
-// they are given the steps that they did without. So are the oldest when there
-// are more than maxLights keys: what stays long is heavy, and to go through all
-// light keys takes no more than a moment. Either happens once in the life of a
-// claim.
+// conflicts with it. So no light key contains another, and no claim waits for
+// one. Before a conflicting claim is added, the light claims in its way are
+// made heavy, which means that they are given steps. The oldest are made heavy
+// too when there are more than maxLights keys, so a scan of all light keys is
+// short. A claim is made heavy at most once.
 type light struct {
 	key   Key
 	depth int32
@@ -27,20 +26,20 @@ const (
 	maxLightClaim = 16  // of them, those of one claim
 )
 
-// lights is the light keys in use of a set.
+// lights holds the light keys of a set that are in use.
 type lights[T any] struct {
 	table  lightTable[T]
 	depths depths
-	max    int // maxLights, but for tests
+	max    int // maxLights, except in tests
 
-	oldest, latest *Place[T] // whose they are, in order of arrival
+	oldest, latest *Place[T] // the light claims, in order of arrival
 
 	inWay []*Place[T] // used by gather
 	claim Claim       // used by becomeHeavy
 }
 
-// addLight adds an exclusive claim that conflicts with nothing, and reports
-// false, having changed nothing, for any other.
+// addLight adds a claim if it can be light: exclusive, of few keys, and in
+// conflict with no other. Otherwise it returns false and changes nothing.
 func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
 	ls, requests := &s.lights, c.Requests()
 	if len(requests) == 0 {
@@ -71,7 +70,7 @@ func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
 	return true
 }
 
-// heavyInWay tells whether an exclusive request for l conflicts with a claim
+// heavyInWay reports whether an exclusive request for l conflicts with a claim
 // that has steps.
 func (s *Set[T]) heavyInWay(l light) bool {
 	if !s.root.takesIntent() {
@@ -81,7 +80,7 @@ func (s *Set[T]) heavyInWay(l light) bool {
 	for d := above.next(); d > 0; d = above.next() {
 		n, ok := s.nodes.get(l.key.Ancestor(d))
 		if !ok {
-			return false // and then there is none below it
+			return false // then no descendant has a node either
 		}
 		if !n.takesIntent() {
 			return true
@@ -94,15 +93,15 @@ func (s *Set[T]) heavyInWay(l light) bool {
 	return ok && n.used()
 }
 
-// anyBelow tells whether one of these keys contains a light key in use other
-// than itself.
+// anyBelow reports whether one of these keys is an ancestor of a light key in
+// use.
 func (s *Set[T]) anyBelow(keys []light) bool {
 	least := keys[0].depth
 	for _, k := range keys[1:] {
 		least = min(least, k.depth)
 	}
 	if !s.lights.depths.below(int(least)) {
-		return false // as a rule
+		return false // the usual case
 	}
 	for p := s.lights.oldest; p != nil; p = p.newer {
 		for _, l := range p.lights {
@@ -115,7 +114,7 @@ func (s *Set[T]) anyBelow(keys []light) bool {
 	return false
 }
 
-// atOrAbove returns whose the light key in use is that contains l, or nil.
+// atOrAbove returns the place whose light key contains l, or nil.
 func (ls *lights[T]) atOrAbove(l light) *Place[T] {
 	if p := ls.table.get(l); p != nil {
 		return p
@@ -139,8 +138,8 @@ func (s *Set[T]) makeHeavy(c *Claim) {
 	s.forget()
 }
 
-// gather finds the claims with light keys that conflict with c, some of
-// them more than once. The slice is to be given up with forget.
+// gather returns the light claims that conflict with c; a place may be in the
+// result more than once. Call forget when done with the slice.
 func (s *Set[T]) gather(c *Claim) []*Place[T] {
 	ls := &s.lights
 	if ls.oldest == nil {
@@ -166,13 +165,14 @@ func (s *Set[T]) gather(c *Claim) []*Place[T] {
 	return ls.inWay
 }
 
-// forget empties what gather returned.
+// forget clears the slice that gather returned, so that it keeps no place
+// alive.
 func (s *Set[T]) forget() {
 	clear(s.lights.inWay)
 	s.lights.inWay = s.lights.inWay[:0]
 }
 
-// hasAncestor tells whether c has a request for an ancestor of l.
+// hasAncestor reports whether c has a request for an ancestor of l.
 func (c *Claim) hasAncestor(l light) bool {
 	if requests := c.Requests(); len(requests) <= maxLightClaim {
 		return slices.ContainsFunc(requests, func(r Request) bool {
@@ -198,7 +198,7 @@ func (s *Set[T]) becomeHeavy(p *Place[T]) {
 	claim.Reset()
 }
 
-// use takes the light keys of p into use.
+// use adds the light keys of p to those in use.
 func (ls *lights[T]) use(p *Place[T]) {
 	for _, l := range p.lights {
 		ls.table.put(l, p)
@@ -213,7 +213,7 @@ func (ls *lights[T]) use(p *Place[T]) {
 	ls.latest = p
 }
 
-// unuse takes the light keys of p, of which there may be none, out of use.
+// unuse removes the light keys of p, if any, from those in use.
 func (ls *lights[T]) unuse(p *Place[T]) {
 	if len(p.lights) == 0 {
 		return
@@ -241,7 +241,7 @@ func (p *Place[T]) noLights() {
 	p.lights = p.lights[:0]
 }
 
-// shrinkLight takes the light key k of p, if it has that, out of use.
+// shrinkLight removes the light key k of p, if it has that, from those in use.
 func (s *Set[T]) shrinkLight(p *Place[T], k Key) {
 	i := slices.IndexFunc(p.lights, func(l light) bool { return l.key == k })
 	switch {

@@ -1,34 +1,36 @@
 package lockkeys
 
-// node is a key that claims in a [Set] use or lie below, with its queue.
+// node is a key that claims in a [Set] use, or that has descendants they use,
+// with its queue.
 //
 // Invariant: the queue holds the steps of all claims in the set that use the
-// node. Those of claims that hold (see Place.holds) come first, then the
-// others in order of arrival, and a step is granted exactly when no step in
-// front of it is incompatible with it:
+// node: first those of claims that hold (see Place.holds), then the others in
+// order of arrival. A step is granted exactly when no step in front of it is
+// incompatible with it:
 //
 //   - The lane is a list of runs of one mode each, X, SIX, S or IX. Steps of
 //     one run do not conflict, and are in no order; those of adjacent runs
 //     all conflict.
-//   - So what is granted in the lane is its first run: unless that is an X and
-//     there are readers.
+//   - So the first run of the lane is granted and no other, unless it is an X
+//     and there are readers: then it waits too.
 //   - IS steps conflict with X only. Those in front of the first X of the lane
-//     are granted and counted in readers; each of the others waits at the last
-//     X that is in front of it.
+//     are granted, and counted in readers; each of the others waits at the last
+//     X in front of it.
 //
-// Every step that waits, and every one for a request, is in a list. One that
-// is granted and only an intention is in none, which most are; unless its claim
-// had to wait, since then another may yet be put in front of it.
+// Every step that waits, and every step for a request, is in a list. A granted
+// step that is only an intention, as most are, is in none, unless its claim had
+// to wait: then another step may still be inserted in front of it.
 type node[T any] struct {
-	// What an unhindered claim needs comes first, for the processor's cache.
+	// The fields that an uncontended claim needs come first, to share a cache
+	// line.
 	key     Key
 	parent  *node[T] // nil for the root
 	head    *run[T]  // the lane
 	tail    *run[T]
 	readers int
-	own     run[T] // one run for the lane, which mostly needs no more
+	own     run[T] // one run for the lane, which usually needs no more
 	ownUsed bool
-	listed  bool // in the set's list of idle nodes, which it is if it is idle
+	listed  bool // whether it is in the set's list of idle nodes: if and only if it is idle
 
 	depth  int      // of the key
 	kids   int      // nodes whose parent is this one
@@ -42,16 +44,16 @@ type node[T any] struct {
 	at    int    // the index of its step for this node
 }
 
-// used tells whether a claim in the set uses the node; its ancestors are used
+// used reports whether a claim in the set uses the node; its ancestors are used
 // then as well.
 func (n *node[T]) used() bool { return n.head != nil || n.readers > 0 }
 
-// takesIntent tells whether an IX step would be granted.
+// takesIntent reports whether a new IX step would be granted.
 func (n *node[T]) takesIntent() bool {
 	return n.tail == nil || n.tail.granted && n.tail.mode == intentExclusive
 }
 
-// idle tells whether nothing needs the node, so that it can go.
+// idle reports whether nothing needs the node, so that it can be removed.
 func (n *node[T]) idle() bool { return n.kids == 0 && !n.used() && n.parent != nil }
 
 // run is a group of adjacent steps of one mode in a node's lane.
@@ -59,15 +61,15 @@ type run[T any] struct {
 	live       int // steps in the run, waiting or granted
 	mode       nodeMode
 	granted    bool
-	steps      steps[T] // those of them that are in a list
+	steps      steps[T] // of these, the ones that are in a list
 	prev, next *run[T]
 
-	// Of an X, which is a run of one step.
+	// For an X only, which is a run of one step.
 	prevX, nextX *run[T]
 	behind       steps[T] // the IS steps that wait for it, and for no later X
 }
 
-// joins tells whether a step of this mode can be one of the run.
+// joins reports whether a step of this mode can be one of the run.
 func (r *run[T]) joins(mode nodeMode) bool { return r.mode == mode && mode.groups() }
 
 // enqueue puts st at the end of its node's queue, granted or waiting.
@@ -86,7 +88,7 @@ func (s *Set[T]) enqueue(st *step[T]) {
 	st.join(r)
 }
 
-// arrived is called when a step is about to enter the queue of its node.
+// arrived must be called before a step enters the queue of its node.
 func (s *Set[T]) arrived(st *step[T]) {
 	n := st.node
 	if !n.used() {
@@ -100,7 +102,8 @@ func (s *Set[T]) arrived(st *step[T]) {
 	}
 }
 
-// read adds an IS step behind the run x, the last X in front of it, or nil.
+// read adds an IS step behind the run x, the last X in front of it; x is nil if
+// there is none, and the step is granted.
 func (n *node[T]) read(st *step[T], x *run[T]) {
 	if x == nil {
 		n.readers++
@@ -129,7 +132,8 @@ func (st *step[T]) wait() {
 	}
 }
 
-// grant ends the waiting of st, and of its place if that was the last one.
+// grant ends the wait of st, and that of its place if no other step of it
+// waits.
 func (s *Set[T]) grant(st *step[T]) {
 	st.waiting = false
 	st.place.blocked--
@@ -161,7 +165,7 @@ func (s *Set[T]) dequeue(st *step[T]) {
 	s.left(n)
 }
 
-// left is called when a step has left the queue of n.
+// left must be called after a step has left the queue of n.
 func (s *Set[T]) left(n *node[T]) {
 	if !n.used() {
 		s.used--
@@ -171,8 +175,9 @@ func (s *Set[T]) left(n *node[T]) {
 	}
 }
 
-// endRun takes an empty run out of the lane. Mostly that is the granted first
-// one; a run from the middle is left empty when a claim is withdrawn.
+// endRun removes an empty run from the lane. Usually it is the first one, which
+// was granted; a run in the middle becomes empty when a waiting claim is
+// withdrawn.
 func (s *Set[T]) endRun(n *node[T], r *run[T]) {
 	before, behind := r.prev, r.next
 	if r.mode == exclusive {
@@ -187,8 +192,8 @@ func (s *Set[T]) endRun(n *node[T], r *run[T]) {
 	}
 }
 
-// merge makes one run of two that do not conflict. What stood between them
-// conflicted with both and has gone.
+// merge makes one run of two that do not conflict. The run between them, which
+// conflicted with both, is gone.
 func (s *Set[T]) merge(n *node[T], r, from *run[T]) {
 	if !r.granted && r.live < from.live {
 		r, from = from, r
@@ -204,7 +209,7 @@ func (s *Set[T]) merge(n *node[T], r, from *run[T]) {
 	s.cut(n, from)
 }
 
-// cut takes a run without steps out of the lane and keeps it for reuse.
+// cut removes an empty run from the lane and keeps it for reuse.
 func (s *Set[T]) cut(n *node[T], r *run[T]) {
 	if r.prev == nil {
 		n.head = r.next
@@ -224,8 +229,8 @@ func (s *Set[T]) cut(n *node[T], r *run[T]) {
 	}
 }
 
-// endX takes an X out of the chain of them. The IS steps that waited at it go
-// on to wait at the one before it, or else are granted.
+// endX removes an X from the chain of X runs. The IS steps that waited at it
+// now wait at the X before it; if there is none, they are granted.
 func (s *Set[T]) endX(n *node[T], x *run[T]) {
 	if x.nextX == nil {
 		n.lastX = x.prevX
@@ -245,7 +250,8 @@ func (s *Set[T]) endX(n *node[T], x *run[T]) {
 	n.early.take(&x.behind)
 }
 
-// grantHead grants the first run of the lane, if it waits and can go.
+// grantHead grants the first run of the lane, if it waits and nothing is in its
+// way.
 func (s *Set[T]) grantHead(n *node[T]) {
 	r := n.head
 	if r == nil || r.granted || !n.free(r) {
@@ -257,13 +263,13 @@ func (s *Set[T]) grantHead(n *node[T]) {
 	}
 }
 
-// free tells whether nothing in the queue is in the way of the run r.
+// free reports whether nothing in the queue blocks the run r.
 func (n *node[T]) free(r *run[T]) bool {
 	return r.prev == nil && (r.mode != exclusive || n.readers == 0)
 }
 
-// newRun makes an empty run in the lane of n behind another, or in front of
-// all if that is nil.
+// newRun adds an empty run to the lane of n, behind the given one, or at the
+// front if that is nil.
 func (s *Set[T]) newRun(n *node[T], mode nodeMode, behind *run[T]) *run[T] {
 	r := &n.own
 	if n.ownUsed {
@@ -291,7 +297,7 @@ func (s *Set[T]) newRun(n *node[T], mode nodeMode, behind *run[T]) *run[T] {
 	return r
 }
 
-// chain puts the X run r, which is in the lane, into the chain of them.
+// chain adds the X run r, which is in the lane, to the chain of X runs.
 func (n *node[T]) chain(r *run[T]) {
 	x := n.lastX
 	if r.next != nil {

@@ -23,7 +23,7 @@ var queueKinds = []struct {
 	{"X", func(string) *Claim { return NewClaim(Request{Must("a"), Exclusive}) }},
 }
 
-// queue is one queue at "a", and what is true of it by the conflict rule.
+// queue is one queue at "a", with the results that the conflict rule requires.
 type queue struct {
 	set    *Set[int]
 	claims []*Claim
@@ -32,7 +32,7 @@ type queue struct {
 	gone   []bool
 }
 
-// granted tells whether nothing earlier conflicts with claim i.
+// granted reports whether nothing earlier conflicts with claim i.
 func (q *queue) granted(i int) bool {
 	for j := range i {
 		if !q.gone[j] && queueConflicts[q.kinds[j]][q.kinds[i]] {
@@ -74,7 +74,7 @@ func (q *queue) remove(t *testing.T, i int) {
 	}
 }
 
-// check compares what Blocker and All tell with the rule.
+// check compares the results of Blocker and All with the rule.
 func (q *queue) check(t *testing.T) {
 	at := -1
 	for r, p := range q.set.All() {
@@ -109,9 +109,9 @@ func (q *queue) String() string {
 	return text
 }
 
-// Every queue of five claims at one node, of which any two are taken out, in
-// both orders, granted or waiting; the others end in the order of arrival.
-// This covers every withdrawal from the middle of a queue.
+// Every queue of five claims at one node, from which any two are removed, in
+// both orders, granted or waiting; the others end in the order of arrival. This
+// covers every withdrawal from the middle of a queue.
 func TestSetEveryQueue(t *testing.T) {
 	const length = 5
 	var set Set[int]

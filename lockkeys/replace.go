@@ -1,17 +1,17 @@
 package lockkeys
 
-// Replace gives the claim of p, which stands in the set, way to another, c,
-// wider or narrower or the same, and appends to woken the other places that are
-// granted by that, in no particular order; [Place.Granted] tells whether p is.
+// Replace replaces the claim of p, which is in the set, with c, which may be
+// wider, narrower or equal. It appends to woken the other places that are
+// granted as a result, in no particular order; [Place.Granted] reports whether
+// p is.
 //
-// The new claim takes the place of p in the order of arrival, among all that
+// The new claim keeps the position of p in the order of arrival among all that
 // wait: behind those that were added before p, and in front of those that were
-// added after it and conflict with c, whatever they waited for until now. Who
-// is granted has what it claims and keeps it, as do those that [Set.Hold] was
-// called for: p gives up what it held itself, and waits for such of them as
-// conflict with c, even if they were added after it. Nobody waits for ever
-// because of that: a claim still waits only for such that are granted and for
-// such that were added before it.
+// added after it and conflict with c, even if these did not wait for p before.
+// Claims that are granted, or for which [Set.Hold] was called, keep what they
+// hold: p releases its own keys, and waits for those of them that conflict with
+// c, even if they were added after it. No claim waits for ever because of this:
+// each still waits only for claims that are granted or were added before it.
 //
 // Its cost is linear in requests × depth, in the claims that conflict with
 // either claim of p, and in the waits that end. It panics if p stands in no
@@ -20,14 +20,14 @@ func (s *Set[T]) Replace(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	if p.seq == 0 {
 		panic("lockkeys: Set.Replace of a place that is not in use")
 	}
-	p.holds = false // and nor do those woken now: p may go before them
+	p.holds = false // nor do those woken now: p may go before them
 	return s.move(p, c, woken)
 }
 
-// Retake is Replace for a place that is granted and goes on holding: c is in
-// front of all that wait. The caller vouches that no other that holds conflicts
-// with c, as for a part of what p has, or for what was kept for it elsewhere.
-// Retake panics if p stands in no set or waits, or if that is not so.
+// Retake is Replace for a granted place that goes on holding: c goes in front
+// of all that wait. The caller guarantees that c conflicts with no other claim
+// that holds, for example because c is a part of what p has, or was reserved
+// elsewhere. Retake panics if that is not so, or if p is in no set or waits.
 func (s *Set[T]) Retake(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	if p.seq == 0 || p.blocked > 0 {
 		panic("lockkeys: Set.Retake of a place that is not granted")
@@ -39,12 +39,12 @@ func (s *Set[T]) Retake(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	return woken
 }
 
-// AddAt is Add with a place in the order of arrival that the caller gives: the
-// claim goes behind all that hold, and among those that wait before those of a
-// greater order, whatever they waited for until now. A set has all its claims
-// by AddAt then, and no two that wait with the same order. Where order is
-// greater than that of any before, the cost is that of Add, else that of
-// Replace. AddAt panics if p stands in a set already, or if order is 0.
+// AddAt is Add with a position in the order of arrival that the caller chooses:
+// the claim goes behind all that hold, and in front of the waiting ones with a
+// greater order, even if these were added before. All claims of such a set must
+// be added by AddAt, and no two that wait may have the same order. If order is
+// greater than any before, the cost is that of Add, else that of Replace. AddAt
+// panics if p is in a set already, or if order is 0.
 func (s *Set[T]) AddAt(p *Place[T], c *Claim, order uint64) (granted bool) {
 	if p.seq != 0 || order == 0 {
 		panic("lockkeys: Set.AddAt of a place that is in use, or without an order")
@@ -63,7 +63,7 @@ func (s *Set[T]) AddAt(p *Place[T], c *Claim, order uint64) (granted bool) {
 	return p.holds
 }
 
-// put gives p, which has no steps, those of c.
+// put gives p, which has no steps, the steps of c.
 func (s *Set[T]) put(p *Place[T], c *Claim) {
 	s.makeHeavy(c)
 	if p.steps = s.route(p, p.steps[:0], c); len(p.steps) > 0 {
@@ -75,8 +75,8 @@ func (s *Set[T]) put(p *Place[T], c *Claim) {
 	p.settle()
 }
 
-// move gives p the claim c in place of its own, and appends to woken who else is
-// granted by that.
+// move replaces the claim of p with c, and appends to woken the other places
+// that are granted as a result.
 func (s *Set[T]) move(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	had := len(woken)
 	s.woken = woken
@@ -95,11 +95,11 @@ func (s *Set[T]) move(p *Place[T], c *Claim, woken []*Place[T]) []*Place[T] {
 	return kept
 }
 
-// Hold says of p, the next in line that [Set.Behind] told, that it does not
-// wait to be granted: its owner goes on together with the one before it.
-// [Set.Replace] puts nothing in front of it from now on; called for p itself,
-// with the same claim, it takes that back, and gives p the place again that it
-// has by its arrival. Hold panics if p stands in no set.
+// Hold marks p, which [Set.Behind] returned, as holding although it is not
+// granted: its owner runs in one batch with those that it waits for. From now on
+// [Set.Replace] inserts nothing in front of p. Replace of p itself, with the
+// same claim, undoes Hold and returns p to its position by arrival. Hold panics
+// if p is in no set.
 func (s *Set[T]) Hold(p *Place[T]) {
 	if p.seq == 0 {
 		panic("lockkeys: Set.Hold of a place that is not in use")
@@ -107,22 +107,23 @@ func (s *Set[T]) Hold(p *Place[T]) {
 	p.holds = true
 }
 
-// hold notes that places just granted hold what they claim.
+// hold marks places just granted as holding.
 func hold[T any](granted []*Place[T]) {
 	for _, p := range granted {
 		p.holds = true
 	}
 }
 
-// before tells whether what p claims goes before what q is about to claim.
+// before reports whether the claim of p goes before the one that q is about to
+// make.
 func (p *Place[T]) before(q *Place[T]) bool { return p.holds || !q.holds && p.seq < q.seq }
 
-// insert puts st into the queue of its node where its place belongs. Steps of
-// claims that go behind it, and do not get along with it, wait from now on if
-// they did not.
+// insert puts st into the queue of its node at the position of its place.
+// Incompatible steps of claims that go behind it wait from now on, even if they
+// were granted.
 //
-// What it goes over is linear in the steps that are incompatible with st; in
-// the lane, at least every other run is.
+// Its cost is linear in the steps that are incompatible with st: in the lane,
+// at least every other run is.
 func (s *Set[T]) insert(st *step[T]) {
 	n := st.node
 	s.arrived(st)
@@ -148,9 +149,9 @@ func (s *Set[T]) insert(st *step[T]) {
 	st.join(r)
 }
 
-// inFront returns the last run in the lane that has an incompatible step which
-// goes before st, or nil. It looks for it from both ends: who widens mostly
-// belongs near the head, and who comes back in order at the tail.
+// inFront returns the last run in the lane with an incompatible step that goes
+// before st, or nil. It searches from both ends: a claim that widens usually
+// belongs near the head, one that returns to its position near the tail.
 func (s *Set[T]) inFront(st *step[T]) *run[T] {
 	n := st.node
 	r, last := n.head, n.tail
@@ -165,7 +166,7 @@ func (s *Set[T]) inFront(st *step[T]) *run[T] {
 	if r == nil {
 		r = n.tail
 	}
-	// Some steps of r may go before st. What is behind r does not.
+	// Some steps of r may go before st. No run behind r does.
 	for r != nil && (r.joins(st.mode) || s.goesBehind(r, st)) {
 		s.looked++
 		r = r.prev
@@ -173,8 +174,8 @@ func (s *Set[T]) inFront(st *step[T]) *run[T] {
 	return r
 }
 
-// goesBehind tells whether all steps of r go behind st. Those of them that are
-// in no list hold.
+// goesBehind reports whether all steps of r go behind st. A step that is in no
+// list belongs to a claim that holds, and so goes before st.
 func (s *Set[T]) goesBehind(r *run[T], st *step[T]) bool {
 	late := 0
 	for other := r.steps.first(); other != nil; other = other.following() {
@@ -182,14 +183,14 @@ func (s *Set[T]) goesBehind(r *run[T], st *step[T]) bool {
 		if !other.place.before(st.place) {
 			late++
 		} else if !r.granted {
-			break // for all are in the list
+			break // all are in the list
 		}
 	}
 	return late == r.live
 }
 
-// split moves the steps of r that go behind st, but not all do, to a run of
-// their own behind r.
+// split moves the steps of r that go behind st, which are some but not all of
+// them, to a new run behind r.
 func (s *Set[T]) split(r *run[T], st *step[T]) {
 	var late *run[T]
 	for other := r.steps.first(); other != nil; {
@@ -235,8 +236,8 @@ func (s *Set[T]) insertReader(st *step[T]) {
 	}
 }
 
-// demoteReaders makes the IS steps that go behind st, the step of the run x
-// which is an X, wait at x.
+// demoteReaders makes the IS steps that go behind st, which is the step of the
+// X run x, wait at x.
 func (s *Set[T]) demoteReaders(x *run[T], st *step[T]) {
 	n := st.node
 	from := &n.early

@@ -12,7 +12,8 @@ func (s *story) replaces(name string, requests []Request, grants ...string) {
 	s.grants(s.set.Replace(s.places[name], NewClaim(requests...), nil), grants)
 }
 
-// What widens goes behind who is granted, and before who waits and came later.
+// A claim that widens goes behind those that are granted, and in front of those
+// that wait and came later.
 func TestSetReplaceKeepsArrival(t *testing.T) {
 	s := tell(t)
 	s.granted("first", exclusively("a"))
@@ -81,8 +82,8 @@ func TestSetReplaceTowardsEachOther(t *testing.T) {
 	s.empty()
 }
 
-// Members of a batch that run go before one that widens; those that have not
-// been got to return behind it.
+// Members of a batch that run go before one that widens; those that the handler
+// did not get to return behind it.
 func TestSetHoldAndLetGo(t *testing.T) {
 	s := tell(t)
 	b := exclusively("b")
@@ -92,7 +93,7 @@ func TestSetHoldAndLetGo(t *testing.T) {
 	s.waits("fourth", b)
 	s.waits("fifth", b)
 	for _, name := range []string{"second", "third"} {
-		next, ok := s.set.Behind(s.places[name])
+		next, ok := s.set.Behind(s.places[name], func(p *Place[string]) bool { return p.Owner == "second" })
 		require.True(t, ok)
 		s.set.Hold(next)
 	}
@@ -106,7 +107,7 @@ func TestSetHoldAndLetGo(t *testing.T) {
 	s.empty()
 }
 
-// A claim whose place is used again has the order of its new arrival.
+// A reused place has the order of its new arrival.
 func TestSetReplaceByNothing(t *testing.T) {
 	s := tell(t)
 	s.granted("one", exclusively("a"))
@@ -122,8 +123,8 @@ func TestSetReplaceByNothing(t *testing.T) {
 	require.Zero(t, s.set.heavy)
 }
 
-// What Replace goes over does not grow with the claims that do not conflict, of
-// which at most maxLights keys are looked at.
+// The cost of Replace does not grow with the claims that do not conflict; of
+// these, at most maxLights keys are visited.
 func TestSetReplaceLooksAtConflictsOnly(t *testing.T) {
 	looked := func(n int) int {
 		var s Set[int]

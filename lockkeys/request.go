@@ -2,7 +2,7 @@ package lockkeys
 
 import "fmt"
 
-// Mode is how a request wants its key: for itself, or shared with others who
+// Mode is the lock mode of a request: exclusive, or shared with others that
 // only read.
 type Mode uint8
 
@@ -24,8 +24,8 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// Request asks for the subtree of a key in a mode. The zero Request asks for
-// everything, exclusively.
+// Request asks for the subtree of a key in a mode. The zero Request is
+// exclusive and for the root, which is everything.
 type Request struct {
 	Key  Key
 	Mode Mode
@@ -38,13 +38,13 @@ func Conflicts(a, b Request) bool {
 	return related && !(a.Mode == Shared && b.Mode == Shared)
 }
 
-// covers tells whether whoever holds a needs nothing more to use b.
+// covers reports whether a holder of r needs nothing more to use other.
 func (r Request) covers(other Request) bool {
-	return r.Key.Contains(other.Key) && (r.Mode == Exclusive || other.Mode == Shared)
+	return r.Key.Contains(other.Key) && (r.Mode != Shared || other.Mode == Shared)
 }
 
-// String returns the key in its text form, with " (shared)" behind it where
-// that applies.
+// String returns the text form of the key, followed by " (shared)" if the
+// request is shared.
 func (r Request) String() string {
 	if r.Mode == Shared {
 		return r.Key.String() + " (shared)"

@@ -7,46 +7,47 @@ import (
 	"sync"
 )
 
-// Set is the set of claimed keys, in which every claim has a place, in the order
-// in which they were added. A claim is granted when it conflicts with no earlier
-// claim still in the set; until then it waits, and what is removed from the set
-// tells which others are granted by that. Nothing is ever scanned again.
+// Set is the set of claims, in the order in which they were added; each claim
+// has a [Place] in it. A claim is granted when it conflicts with no earlier
+// claim still in the set; until then it waits. Removing a claim returns the
+// places that are granted as a result, so nothing is ever polled or scanned
+// again.
 //
 // # When neighbours decide
 //
-// Were all claims in the set granted and exclusive, no key in it would contain
-// another. In a B-tree of the keys an ancestor of k could then only be the key
-// just before k and a descendant only the one just after it, and two neighbour
-// look-ups would decide. With shared keys, which may nest, and with waiting
-// claims, which overlap what they wait for, that is no longer true: a key in
-// between can hide the ancestor, and there may be any number of conflicting
+// If all claims in the set were granted and exclusive, no key in it would
+// contain another. In a B-tree of the keys, an ancestor of k could then only be
+// the key just before k and a descendant only the key just after it, so two
+// neighbour look-ups would decide. With shared keys, which may nest, and with
+// waiting claims, which overlap what they wait for, this no longer holds: a key
+// in between can hide the ancestor, and there may be any number of conflicting
 // descendants. So there are two kinds of claims.
 //
-// Light claims are exclusive, new, and in nobody's way, as most are. Their keys
-// do not contain each other. Since they mostly have one depth, or a few, a key
-// is not even compared with its neighbours but looked up itself in a table, and
-// its ancestors only at depths where there are keys in use. The table is small:
-// only the latest claims are in it, so that what asks for a whole range can go
-// through all of it where there are deeper keys at all.
+// Light claims are exclusive, recent and block no other, as is usual. Their
+// keys do not contain each other. Since these usually have one depth, or a few,
+// a key is not even compared with its neighbours: it is looked up in a hash
+// table, and so are its ancestors, at the depths that are in use. The table is
+// small, since only the latest claims are in it, so a request for a subtree can
+// scan all of it, and needs to only if deeper keys are in use.
 //
-// All other claims, heavy ones, are shared, wait, are waited for, have been in
-// the set for long, or have many keys. Theirs is the B-tree: it has a node for
-// each of their keys and for all its ancestors, and a claim leaves a mark in
-// each, its own mode at the key, its intention above it. What is claimed below
-// k can be read at k; what is claimed above, on the way up from it by parent
+// All other claims are heavy: they are shared, wait, are waited for, have been
+// in the set for long, or have many keys. They use the B-tree, which has a node
+// for each of their keys and for all ancestors of it. A claim has a step at
+// each: its own mode at the key, an intention mode at the ancestors. Claims
+// below k can be read at k, and claims above it on the way up the parent
 // pointers. Because the tree is closed under ancestors, the deepest node that
-// contains a new key k is an ancestor of the node just before k, or that node
-// itself: one neighbour look-up finds the place of any key, and of what is
-// missing there. A table of all nodes finds those that are there already.
+// contains a new key k is the node just before k, or an ancestor of that: one
+// neighbour look-up finds where any key belongs. A table of all nodes finds the
+// existing ones.
 //
 // # Cost
 //
-// Adding a claim is linear in requests × depth. So is removing one, amortised,
-// and linear in the waits that end by it. Neither depends on how many claims
-// are in the set, but for a key without a node whose claim is heavy, which is
-// looked up in the B-tree. A few thousand nodes no longer in use are kept to
-// save making them anew; other than these, memory follows the claims in the
-// set.
+// Adding a claim is linear in requests × depth. Removing one is so too,
+// amortised, and linear in the waits that it ends. Neither depends on the
+// number of claims in the set, except for a key of a heavy claim that has no
+// node yet, which takes a look-up in the B-tree. Up to a few thousand unused
+// nodes are kept for reuse; apart from these, memory is proportional to the
+// claims in the set.
 //
 // Claims are removed in any order; withdrawing one that waits costs no more
 // than any removal.
@@ -56,59 +57,59 @@ import (
 type Set[T any] struct {
 	lights lights[T]
 
-	// Claims that are not light have steps at nodes.
+	// Heavy claims have steps at nodes.
 	heavy int // how many
 	nodes index[*node[T]]
 	root  *node[T]
 	used  int // nodes that have steps
-	// The depths of the requests of these claims.
+	// The depths of the requests of heavy claims.
 	requests depths
 
 	count int    // places in the set
 	added uint64 // places ever added
 	stamp uint64 // calls of route ever made
 
-	idleFirst, idleLast *node[T] // the idle nodes, in the order in which they became so
+	idleFirst, idleLast *node[T] // the idle nodes, in the order in which they became idle
 	idleBytes           int      // of their keys
 
 	spareRuns, spareNodes sync.Pool
 	woken                 []*Place[T] // granted by the call under way
-	looked                int         // how much was gone over by it, for tests
+	looked                int         // how many steps and nodes it visited, for tests
 }
 
-// What is kept though no claim uses it.
+// Bounds on what is kept although no claim uses it.
 const (
 	maxIdleNodes = 2048    // nodes
 	maxIdleBytes = 1 << 18 // of the keys of idle ones
-	maxIdleSteps = 256     // steps of a place that stands nowhere
+	maxIdleSteps = 256     // steps of a place that is in no set
 )
 
-// Place is where a claim stands in a [Set]. The zero Place stands nowhere; a
-// Place may be used again when its claim has been removed, and keeps its memory
-// unless that was a large claim. It must not be copied, which go vet reports.
+// Place is the position of a claim in a [Set]. The zero Place is in no set. A
+// Place may be reused after its claim has been removed, and keeps its memory
+// unless the claim was large. It must not be copied, which go vet reports.
 type Place[T any] struct {
 	_ noCopy
-	// Owner is the caller's, to get from a place to whose it is.
+	// Owner is for the caller, to find the owner of a place.
 	Owner T
 
 	lights  []light   // or else
-	steps   []step[T] // a zero one is over; see Shrink
+	steps   []step[T] // a zero one was removed by Shrink
 	uses    map[*node[T]]*use[T]
 	blocked int    // steps that wait
 	seq     uint64 // order of arrival; 0 when not in a set
-	// Whether it keeps what it claims, so that none is put in front of it: it
-	// was granted, or [Set.Hold] was called. It may not wait for one that does
-	// not hold.
+	// Whether it keeps what it claims, so that nothing is inserted in front of
+	// it: it was granted, or [Set.Hold] was called. It never waits for a place
+	// that does not hold.
 	holds bool
 
 	older, newer *Place[T] // in lights
 }
 
-// Granted tells whether the claim waits for nothing: whether it conflicts
-// with no earlier claim in the set.
+// Granted reports whether the claim is granted: whether it conflicts with no
+// earlier claim in the set.
 func (p *Place[T]) Granted() bool { return p.blocked == 0 }
 
-// InSet tells whether the claim is in a set, granted or waiting.
+// InSet reports whether the claim is in a set, granted or waiting.
 func (p *Place[T]) InSet() bool { return p.seq != 0 }
 
 func (s *Set[T]) init() {
@@ -122,8 +123,8 @@ func (s *Set[T]) init() {
 // Len returns the number of claims in the set.
 func (s *Set[T]) Len() int { return s.count }
 
-// Add puts a claim into the set behind all others and tells whether it is
-// granted. An empty claim always is. Add panics if p stands in a set already.
+// Add adds a claim to the set, behind all others, and reports whether it is
+// granted. An empty claim always is. Add panics if p is in a set already.
 func (s *Set[T]) Add(p *Place[T], c *Claim) (granted bool) {
 	if p.seq != 0 {
 		panic("lockkeys: Set.Add of a place that is in use")
@@ -152,7 +153,7 @@ func (s *Set[T]) addHeavy(p *Place[T], c *Claim) {
 	p.settle()
 }
 
-// settle is called when all steps of p are in their queues.
+// settle must be called when all steps of p are in their queues.
 func (p *Place[T]) settle() {
 	p.holds = p.blocked == 0
 	for i := range p.steps {
@@ -162,8 +163,8 @@ func (p *Place[T]) settle() {
 	}
 }
 
-// route appends to steps what the claim uses: the nodes of its requests and
-// their ancestors, each once.
+// route appends to steps one step for each node that the claim uses: those of
+// its requests and their ancestors.
 func (s *Set[T]) route(p *Place[T], steps []step[T], c *Claim) []step[T] {
 	s.stamp++
 	if steps == nil {
@@ -180,7 +181,7 @@ func (s *Set[T]) route(p *Place[T], steps []step[T], c *Claim) []step[T] {
 				if joined := join[st.mode][mode]; joined != st.mode {
 					st.mode = joined
 				} else if mode == above {
-					break // nothing new from here up
+					break // the ancestors have these modes already
 				}
 			} else {
 				n.stamp, n.at = s.stamp, len(steps)
@@ -192,9 +193,8 @@ func (s *Set[T]) route(p *Place[T], steps []step[T], c *Claim) []step[T] {
 	return steps
 }
 
-// Remove takes a claim out of the set and appends to woken the places that
-// are granted by that, in no particular order. It panics if p stands in no
-// set.
+// Remove removes a claim from the set and appends to woken the places that are
+// granted as a result, in no particular order. It panics if p is in no set.
 func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 	if p.seq == 0 {
 		panic("lockkeys: Set.Remove of a place that is not in use")
@@ -210,7 +210,8 @@ func (s *Set[T]) Remove(p *Place[T], woken []*Place[T]) []*Place[T] {
 	return woken
 }
 
-// leave takes what p claims out of the set and grants what waited for it.
+// leave removes the claim of p from the set and grants the steps that waited
+// for it.
 func (s *Set[T]) leave(p *Place[T]) {
 	if len(p.steps) == 0 {
 		s.lights.unuse(p)
@@ -229,8 +230,8 @@ func (s *Set[T]) leave(p *Place[T]) {
 	}
 }
 
-// node returns the node of k. Those that are missing from the tree, of k and
-// of its ancestors, are made.
+// node returns the node of k. It makes the missing nodes, of k and its
+// ancestors.
 func (s *Set[T]) node(k Key) *node[T] {
 	if k.path == "" {
 		return s.root
@@ -266,7 +267,7 @@ func (s *Set[T]) deepest(k Key) *node[T] {
 	return n
 }
 
-// listIdle makes n, which is idle now, the last candidate for removal.
+// listIdle appends n, which has become idle, to the candidates for removal.
 func (s *Set[T]) listIdle(n *node[T]) {
 	n.listed = true
 	s.idleBytes += len(n.key.path)
@@ -279,7 +280,7 @@ func (s *Set[T]) listIdle(n *node[T]) {
 	s.idleLast = n
 }
 
-// unlistIdle is called when n is about to be idle no more, or to go.
+// unlistIdle must be called before n is used again or removed.
 func (s *Set[T]) unlistIdle(n *node[T]) {
 	n.listed = false
 	s.idleBytes -= len(n.key.path)
@@ -296,8 +297,8 @@ func (s *Set[T]) unlistIdle(n *node[T]) {
 	n.prevIdle, n.nextIdle = nil, nil
 }
 
-// evict removes the nodes that have been idle for longest until few enough
-// unused ones are left. There is an idle one in every subtree that is not used.
+// evict removes the nodes that have been idle for longest, until few enough
+// unused ones are left. Every unused subtree has an idle node.
 func (s *Set[T]) evict() {
 	for s.idleFirst != nil && (s.nodes.len()-s.used > maxIdleNodes || s.idleBytes > maxIdleBytes) {
 		s.looked++
@@ -314,8 +315,9 @@ func (s *Set[T]) evict() {
 	}
 }
 
-// All yields the requests in the set with their places: in tree order, and
-// those for one key in order of arrival. The set must not change meanwhile.
+// All yields the requests in the set with their places, in tree order, and
+// those for one key in order of arrival. The set must not change during the
+// iteration.
 func (s *Set[T]) All() iter.Seq2[Request, *Place[T]] {
 	return func(yield func(Request, *Place[T]) bool) {
 		if s.root == nil {

@@ -42,7 +42,8 @@ func (s *story) waits(name string, requests ...Request) {
 	require.False(s.t, s.add(name, requests...), "%s waits", name)
 }
 
-// ends removes a claim, granted or waiting, and states which are granted then.
+// ends removes a claim, granted or waiting, and asserts which are granted as a
+// result.
 func (s *story) ends(name string, grants ...string) {
 	s.t.Helper()
 	p := s.places[name]
@@ -51,7 +52,7 @@ func (s *story) ends(name string, grants ...string) {
 	require.False(s.t, p.InSet())
 }
 
-// shrinks takes keys out of a claim, and states which are granted then.
+// shrinks removes keys from a claim, and asserts which are granted as a result.
 func (s *story) shrinks(name string, keys []Key, grants ...string) {
 	s.t.Helper()
 	s.grants(s.set.Shrink(s.places[name], keys, nil), grants)
@@ -74,7 +75,7 @@ func (s *story) grants(woken []*Place[string], want []string) {
 	require.ElementsMatch(s.t, want, got)
 }
 
-// all is what All yields, as text.
+// all returns the result of All as text.
 func (s *story) all() (lines []string) {
 	for r, p := range s.set.All() {
 		lines = append(lines, fmt.Sprintf("%v: %s", r, p.Owner))
@@ -100,7 +101,7 @@ func TestSetZeroValue(t *testing.T) {
 	require.False(t, p.InSet())
 	_, _, blocked := s.Blocker(&p)
 	require.False(t, blocked)
-	_, ok := s.Behind(&p)
+	_, ok := s.Behind(&p, nobody)
 	require.False(t, ok)
 
 	require.True(t, s.Add(&p, NewClaim(exclusively("a"))))

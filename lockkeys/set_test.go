@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the plain statement of what a Set does: those that hold and behind
-// them the others in order of arrival, each granted when it conflicts with none
-// before it, and then it holds.
+// model is a plain specification of Set: the claims that hold, and behind them
+// the others in order of arrival. Each is granted, and holds from then on, when
+// it conflicts with none before it.
 type model struct{ claims []*modelClaim }
 
 type modelClaim struct {
@@ -46,6 +46,28 @@ func (m *model) granted(i int) bool {
 		}
 	}
 	return true
+}
+
+// waitsForNobody reports whether a claim is granted.
+func (m *model) waitsForNobody(c *modelClaim) bool { return m.granted(slices.Index(m.claims, c)) }
+
+// checkBehind checks that next waits, for the last of a batch, and for nothing that
+// is not in it.
+func (m *model) checkBehind(t *rapid.T, batch []*Place[int], next *Place[int]) {
+	i := slices.IndexFunc(m.claims, func(c *modelClaim) bool { return c.place == next })
+	waits := m.claims[i]
+	require.False(t, waits.holds)
+	var last *modelClaim
+	for _, o := range m.claims[:i] {
+		if o.place == batch[len(batch)-1] {
+			last = o
+		}
+		if !slices.Contains(batch, o.place) {
+			require.False(t, o.claim.Conflicts(waits.claim), "%d %v waits for %d %v too", waits.id, waits.claim.Requests(), o.id, o.claim.Requests())
+		}
+	}
+	require.NotNil(t, last)
+	require.True(t, last.claim.Conflicts(waits.claim))
 }
 
 func (m *model) grantedIDs() []int {
@@ -152,7 +174,8 @@ func TestSetAgainstAllPairs(t *testing.T) {
 			require.Equal(t, m.granted(len(m.claims)-1), s.Add(p, claim))
 			m.order()
 		}
-		// change does something to the set that grants what it does to the model.
+		// change applies an operation to the set and asserts that it grants the
+		// same claims as in the model.
 		change := func(set func() []*Place[int], model func()) {
 			before := m.grantedIDs()
 			model()
@@ -176,7 +199,7 @@ func TestSetAgainstAllPairs(t *testing.T) {
 				func() { m.claims = slices.Delete(m.claims, i, i+1) })
 			free = append(free, c.place)
 		}
-		// place puts c where it belongs by its arrival.
+		// place inserts c at its position by arrival.
 		place := func(c *modelClaim) {
 			at := 0
 			for at < len(m.claims) && (m.claims[at].holds || m.claims[at].id < c.id) {
@@ -324,8 +347,12 @@ func TestSetAgainstAllPairs(t *testing.T) {
 					return
 				}
 				c := rapid.SampledFrom(m.claims).Draw(t, "first")
-				for next, ok := s.Behind(c.place); c.holds && ok; next, ok = s.Behind(next) {
+				batch := []*Place[int]{c.place}
+				with := func(p *Place[int]) bool { return slices.Contains(batch, p) }
+				for next, ok := s.Behind(c.place, with); m.waitsForNobody(c) && ok; next, ok = s.Behind(next, with) {
+					m.checkBehind(t, batch, next)
 					s.Hold(next)
+					batch = append(batch, next)
 					i := slices.IndexFunc(m.claims, func(o *modelClaim) bool { return o.place == next })
 					m.claims[i].holds = true
 					m.order()
@@ -340,19 +367,9 @@ func TestSetAgainstAllPairs(t *testing.T) {
 				}
 			},
 			"behind": func(t *rapid.T) {
-				for i, c := range m.claims {
-					next, ok := s.Behind(c.place)
-					if !ok {
-						continue
-					}
-					j := slices.IndexFunc(m.claims, func(o *modelClaim) bool { return o.place == next })
-					require.Greater(t, j, i)
-					require.Equal(t, c.claim.Requests(), m.claims[j].claim.Requests())
-					for k, o := range m.claims[:j] {
-						if k != i {
-							conflicts := o.claim.Conflicts(m.claims[j].claim)
-							require.True(t, !conflicts || k < i, "nothing between %d and %d may be passed: %v %v %v", c.id, next.Owner, c.claim.Requests(), o.claim.Requests(), m.claims[j].claim.Requests())
-						}
+				for _, c := range m.claims {
+					if next, ok := s.Behind(c.place, func(*Place[int]) bool { return false }); ok && m.waitsForNobody(c) {
+						m.checkBehind(t, []*Place[int]{c.place}, next)
 					}
 				}
 			},

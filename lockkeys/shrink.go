@@ -1,13 +1,13 @@
 package lockkeys
 
-// Shrink takes the requests for the given keys out of the granted claim of p,
+// Shrink removes the requests for the given keys from the granted claim of p,
 // which goes on holding the others, and appends to woken the places that are
-// granted by that, in no particular order. A key that no request of p is for,
-// or no more, is passed over.
+// granted as a result, in no particular order. Keys that p has no request for
+// are ignored.
 //
-// Its cost is linear in keys × depth and in the waits that end; but for the
-// first time that p is shrunk, when all its requests are gone through. It
-// panics if p stands in no set or waits.
+// Its cost is linear in keys × depth and in the waits that end; the first
+// Shrink of p also visits all its requests. It panics if p is in no set or
+// waits.
 func (s *Set[T]) Shrink(p *Place[T], keys []Key, woken []*Place[T]) []*Place[T] {
 	if p.seq == 0 {
 		panic("lockkeys: Set.Shrink of a place that is not in use")
@@ -30,8 +30,9 @@ func (s *Set[T]) Shrink(p *Place[T], keys []Key, woken []*Place[T]) []*Place[T] 
 	return woken
 }
 
-// shrinkHeavy takes the request for k out of the claim of p, which has steps:
-// what is left at k is what p has below it, and so on upwards.
+// shrinkHeavy removes the request for k from the claim of p, which has steps:
+// the step at k gets the mode that p's requests below it still need, and so do
+// its ancestors.
 func (s *Set[T]) shrinkHeavy(p *Place[T], k Key) {
 	if p.uses == nil {
 		p.countUses()
@@ -68,9 +69,9 @@ func (s *Set[T]) shrinkHeavy(p *Place[T], k Key) {
 	}
 }
 
-// use is what a claim that is shrunk does at a node: its step there, and at how
-// many nodes right below that it does, or intends, something exclusive or else
-// shared.
+// use describes a shrunk claim at a node: its step there, and the number of
+// child nodes at which its mode is exclusive (X, SIX or IX) or shared (S or
+// IS).
 type use[T any] struct {
 	step              *step[T]
 	exclusive, shared int
@@ -91,7 +92,7 @@ func (p *Place[T]) countUses() {
 	}
 }
 
-// count adds to the nodes right below that of u at which the mode is this.
+// count adds by to the number of child nodes with this mode.
 func (u *use[T]) count(mode nodeMode, by int) {
 	if mode == intentShared || mode == shared {
 		u.shared += by
@@ -100,8 +101,9 @@ func (u *use[T]) count(mode nodeMode, by int) {
 	}
 }
 
-// mode returns the mode of a step for what the claim has below its node, and,
-// if own, for a shared request for the node; any is false if it needs none.
+// mode returns the mode that the step needs for the claim's requests below its
+// node and, if own, for a shared request for the node; any is false if it needs
+// none.
 func (u *use[T]) mode(own bool) (mode nodeMode, any bool) {
 	switch {
 	case own && u.exclusive > 0:
@@ -114,8 +116,8 @@ func (u *use[T]) mode(own bool) (mode nodeMode, any bool) {
 	return intentShared, u.shared > 0
 }
 
-// weaken gives a granted step a weaker mode and grants what waited for it. It
-// goes on being granted, and what is in its way to others only becomes less.
+// weaken gives a granted step a weaker mode and grants the steps that no longer
+// wait for it. The step stays granted, and blocks only fewer steps than before.
 func (s *Set[T]) weaken(st *step[T], mode nodeMode) {
 	n, r := st.node, st.run
 	if st.mode.real() && !mode.real() {
@@ -132,7 +134,7 @@ func (s *Set[T]) weaken(st *step[T], mode nodeMode) {
 		}
 		return
 	}
-	r.mode = mode // it was SIX, alone in its run
+	r.mode = mode // it was SIX, alone in its run: X and S end with their request, IX becomes IS
 	if r.next != nil && r.joins(r.next.mode) {
 		s.merge(n, r, r.next)
 	}

@@ -37,8 +37,8 @@ func TestSetShrinkKeepsOrder(t *testing.T) {
 	s.empty()
 }
 
-// What a claim uses in a weaker way from now on lets others go, those that wait
-// for it now and those that come later.
+// A claim whose modes become weaker admits others, those that wait for it now
+// and those that come later.
 func TestSetShrinkMixed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -77,7 +77,7 @@ func TestSetShrinkMixed(t *testing.T) {
 	}
 }
 
-// To give back the keys of a claim one by one goes once through them all.
+// Releasing the keys of a claim one by one visits each of them once.
 func TestSetShrinkOneByOne(t *testing.T) {
 	const n = 50_000
 	var s Set[int]

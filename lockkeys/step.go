@@ -1,6 +1,6 @@
 package lockkeys
 
-// step is the use that one claim makes of one node.
+// step is the use of one node by one claim.
 type step[T any] struct {
 	node    *node[T]
 	place   *Place[T]
@@ -8,12 +8,12 @@ type step[T any] struct {
 	mode    nodeMode
 	waiting bool
 
-	link link[T] // in the list that it is in, if any
+	link link[T] // in its list, if it is in one
 }
 
-// steps is a list of steps: a ring of links in which its own one, which is of
-// no step, stands between the last and the first. So a step leaves its list,
-// and a list is appended to another, at once and without knowing which.
+// steps is a list of steps: a ring of links with a sentinel, which belongs to
+// no step, between the last and the first. So a step can leave its list without
+// knowing which it is, and a list can be appended to another, in constant time.
 type steps[T any] struct{ ring link[T] }
 
 type link[T any] struct {
@@ -32,7 +32,7 @@ func (l *steps[T]) first() *step[T] {
 // following returns the step behind st in its list, or nil.
 func (st *step[T]) following() *step[T] { return st.link.next.step }
 
-// list puts st, which is granted, into the list that it can be found in.
+// list puts st, which is granted, into the list of its node or its run.
 func (st *step[T]) list() {
 	if st.mode == intentShared {
 		st.node.early.push(st)
@@ -41,7 +41,7 @@ func (st *step[T]) list() {
 	}
 }
 
-// listed tells whether st is in a list.
+// listed reports whether st is in a list.
 func (st *step[T]) listed() bool { return st.link.next != nil }
 
 // push puts st at the end of the list.
@@ -54,7 +54,7 @@ func (l *steps[T]) push(st *step[T]) {
 	last.next, l.ring.prev = &st.link, &st.link
 }
 
-// unlist takes st out of the list that it is in, if any.
+// unlist removes st from its list, if it is in one.
 func (st *step[T]) unlist() {
 	if st.link.next != nil {
 		st.link.prev.next, st.link.next.prev = st.link.next, st.link.prev
@@ -62,7 +62,7 @@ func (st *step[T]) unlist() {
 	}
 }
 
-// take moves all steps of another list to the end of this one.
+// take moves all steps of the other list to the end of this one.
 func (l *steps[T]) take(other *steps[T]) {
 	first, last := other.ring.next, other.ring.prev
 	if first == nil || first == &other.ring {

@@ -14,10 +14,10 @@ var (
 
 // Parse reads the text form of a key: segments joined by '/', as in
 // "client/42/account/7", with no slash at either end; "/" alone is the root.
-// Within a segment "%XX" is the byte with that hexadecimal value, so "%2F" is
-// a slash and "%25" a percent sign. Every other byte stands for itself.
+// Within a segment "%XX" is the byte with that hexadecimal value, so "%2F" is a
+// slash and "%25" a percent sign. Any other byte stands for itself.
 //
-// For every key, Parse(k.String()) gives k. The error is a [*KeyError].
+// For every key, Parse(k.String()) returns k. The error is a [*KeyError].
 func Parse(text string) (Key, error) {
 	if text == "/" {
 		return Key{}, nil
@@ -58,10 +58,10 @@ func (k Key) String() string {
 	return escape(k.path)
 }
 
-// MarshalText gives the text form, for JSON and the like.
+// MarshalText returns the text form, for JSON and similar encodings.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads the text form; on an error k is left as it was.
+// UnmarshalText reads the text form; on an error it leaves k unchanged.
 func (k *Key) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err == nil {

@@ -38,7 +38,7 @@ func TestKeyText(t *testing.T) {
 	}
 }
 
-// Text need not be as String writes it.
+// Parse also accepts text that String would write differently.
 func TestParseOtherSpellings(t *testing.T) {
 	for text, want := range map[string]Key{
 		"%61/b":     Must("a", "b"),

@@ -25,29 +25,30 @@ func TestACallbackThatEndsItsGoroutine(t *testing.T) {
 	} {
 		bad := func(e *Event) bool { return e.ID == "a2" }
 		for where, test := range map[string]struct {
-			cfg  Config
+			cfg  Config[*Event]
 			want []string // of a1 to a4, those that run
 		}{
-			"Handler": {Config{Failure: Skip, Handler: nil}, []string{"a1", "a3", "a4"}},
-			"Keys": {Config{Failure: Skip, Keys: func(e *Event, claim *lockkeys.Claim) error {
+			"Handler": {Config[*Event]{Failure: dispatcher.DeadLetter, Handler: nil}, []string{"a1", "a3", "a4"}},
+			"Keys": {Config[*Event]{Failure: dispatcher.DeadLetter, Keys: func(job Job[*Event], claim *lockkeys.Claim) error {
+				e := job.Event
 				if bad(e) {
 					end()
 				}
 				return streamKeys(e, claim)
 			}}, []string{"a1", "a3", "a4"}},
-			"FailureFor": {Config{Failure: Skip, FailureFor: func(*Event, error) Policy {
+			"FailureFor": {Config[*Event]{Failure: dispatcher.DeadLetter, FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy {
 				end()
-				return Stop
+				return dispatcher.Stop
 			}}, []string{"a1", "a3", "a4"}},
-			"DeadLetter": {Config{Failure: Skip, DeadLetter: func(context.Context, *Event, error) error {
+			"DeadLetter": {Config[*Event]{Failure: dispatcher.DeadLetter, DeadLetter: func(context.Context, *Event, error) error {
 				end()
 				return nil
 			}}, []string{"a1", "a3", "a4"}},
-			"Done": {Config{Failure: Skip}, []string{"a1", "a3", "a4"}},
-			"Observer": {Config{Failure: Skip, GapTimeout: time.Second, Observer: func(Notice) {
+			"Done": {Config[*Event]{Failure: dispatcher.DeadLetter}, []string{"a1", "a3", "a4"}},
+			"Observer": {Config[*Event]{Failure: dispatcher.DeadLetter, GapTimeout: time.Second, Observer: func(Notice) {
 				end()
 			}}, []string{"a1", "a3", "a4"}},
-			"Replayer": {Config{Failure: Skip, GapTimeout: time.Second, GapPolicy: Skip, Replayer: ReplayerFunc(func(context.Context, Range, func(context.Context, []*Event) error) (Answer, error) {
+			"Replayer": {Config[*Event]{Failure: dispatcher.DeadLetter, GapTimeout: time.Second, GapPolicy: dispatcher.DeadLetter, Replayer: ReplayerFunc(func(context.Context, Range, func(context.Context, []*Event) error) (Answer, error) {
 				end()
 				return Answer{}, nil
 			})}, []string{"a1", "a3", "a4"}},
@@ -57,7 +58,7 @@ func TestACallbackThatEndsItsGoroutine(t *testing.T) {
 					r := newRig(t, NewMemory())
 					cfg := test.cfg
 					cfg.Store, cfg.Dispatcher.MaxAttempts = r.store, 1
-					cfg.Handler = func(ctx context.Context, job Job) error {
+					cfg.Handler = func(ctx context.Context, job Job[*Event]) error {
 						if bad(job.Event) && where == "Handler" {
 							end()
 						}
@@ -115,8 +116,8 @@ func TestAHandlerMayOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, NewMemory())
 		nested := map[string]error{}
-		cfg := Config{Store: r.store, Dispatcher: dispatcher.Config[Job]{Workers: 1, MaxPending: 1}}
-		cfg.Handler = func(ctx context.Context, job Job) error {
+		cfg := Config[*Event]{Store: r.store, Dispatcher: dispatcher.Config[Job[*Event]]{Workers: 1, MaxPending: 1}}
+		cfg.Handler = func(ctx context.Context, job Job[*Event]) error {
 			if job.Event.ID == "a1" {
 				time.Sleep(time.Second)
 				nested["offer"] = r.seq.Offer(ctx, ev("c1", "c=1"), nil)
@@ -142,7 +143,7 @@ func TestAHandlerMayOffer(t *testing.T) {
 
 func TestAHandlerOffersWhileThereIsRoom(t *testing.T) {
 	var r *rig
-	cfg := Config{Handler: func(ctx context.Context, job Job) error {
+	cfg := Config[*Event]{Handler: func(ctx context.Context, job Job[*Event]) error {
 		if job.Event.ID == "a1" {
 			if err := r.seq.Offer(ctx, ev("c1", "c=1"), r.done); err != nil {
 				return err

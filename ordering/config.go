@@ -2,8 +2,6 @@ package ordering
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -15,154 +13,195 @@ import (
 
 // Config configures a [Sequencer]. Store and Handler are required; the zero
 // value of every other field means its default.
-type Config struct {
-	// Store keeps the numbers that are done. It stays the caller's, who
-	// closes it after the sequencer.
+type Config[T any] struct {
+	// Store keeps the numbers that are done. It belongs to the caller, who must
+	// close it after the sequencer.
 	Store Store
-	// Handler does the work of an event.
-	Handler Handler
-	// Keys derives the lock keys of an event. If it gives an error or panics,
+	// Consumer identifies the sequencer in the store. Sequencers that use one
+	// store at the same time must differ in its name, or in its partition if
+	// they share the streams. Default: the name "default", without partitions.
+	Consumer Consumer
+	// Handler processes an event.
+	Handler Handler[T]
+	// Together, if set, runs the handlers of events that wait for each other, by
+	// their lock keys, in one transaction of the store, which makes a much-used
+	// account cheaper: it is the method Together of a store of package sqlstore.
+	// Each event has its own outcome, after the commit. If one fails, all is
+	// undone, and each runs by itself. So set it only for a Handler that does
+	// nothing outside its transaction and reads nothing outside it, as it should
+	// be with sqlstore.InTx: what the event before has written can be seen
+	// nowhere else until the commit. How long a chain may become is
+	// Dispatcher.MaxBatch and Dispatcher.ChainTime. Default: nil; each event has a
+	// transaction of its own.
+	Together dispatcher.Together
+	// Decode decodes an event to the [Job.Value] that Keys, Handler and
+	// FailureFor get, once for each event that comes. It is called by several
+	// goroutines at once. If it returns an error or panics, the event counts as
+	// failed for good. Default, if T is *Event: the event itself. For any other
+	// T it is required.
+	Decode func(e *Event) (T, error)
+	// Keys derives the lock keys of an event. If it returns an error or panics,
 	// the event counts as failed for good. Default: the event's streams, each
-	// exclusively, so that a stream's events run one after the other.
-	Keys func(e *Event, claim *lockkeys.Claim) error
-	// Dispatcher says how handlers run: workers, policy, bounds, attempts and
-	// back-off, timeout, observer and logger. Here the default for Workers is
-	// 64, since handlers mostly wait for a store, and those that wait for the
-	// same flush of a disk share it (a store on PostgreSQL should have a
-	// connection for each: New logs a warning if not); for MaxAttempts it is 5. Keys, Handler,
-	// BatchHandler, Failure, FailureFor and DeadLetter are the sequencer's and
-	// must not be set. StrictLocking is always on: an event's keys are kept
-	// until its numbers are done, which is after its handler has returned.
-	Dispatcher dispatcher.Config[Job]
+	// exclusively, so that a stream's events run one after the other. Commands
+	// have no keys by default, and run in parallel with everything.
+	Keys func(job Job[T], claim *lockkeys.Claim) error
+	// Dispatcher configures how handlers run: workers, policy, bounds, attempts
+	// and back-off, timeout, observer and logger. Here the default for Workers
+	// is 64, since handlers usually wait for a store, and those that wait for
+	// the same flush of a disk share it (a store on PostgreSQL should have a
+	// connection for each: New logs a warning if not); for MaxAttempts it is 5.
+	// Keys, Handler, BatchHandler, Together, Failure, FailureFor and DeadLetter are set
+	// by the sequencer and must be empty. StrictLocking is always on: an event
+	// keeps its keys until its numbers are done, which is after its handler has
+	// returned. So a handler can neither release them nor hold the event.
+	Dispatcher dispatcher.Config[Job[T]]
 
-	// Failure is what happens when an event's attempts are used up or its
-	// error is permanent, see [dispatcher.Permanent]. Default: Park.
-	Failure Policy
-	// FailureFor, if set, is asked in place of Failure, once for each failure;
-	// if it panics, Failure it is. Default: Stop for errors that are a
-	// [*StoreError], Failure for all others.
-	FailureFor func(e *Event, err error) Policy
-	// DeadLetter, if set, is given each event that failed under the policy
-	// Skip, after that was recorded and before anything that waited for it; and
-	// each that its source was told is held, and that can never run, before the
-	// store forgets it, which after a crash may be more than once. An error or a
-	// panic of it is logged.
+	// Failure is the policy for an event whose attempts are used up or whose
+	// error is permanent, see [dispatcher.Permanent].
+	//
+	// Park closes the event's streams from its numbers on. Their later events
+	// are held by the store, all others go on, until an operator calls Resume,
+	// Skip or Drop. DeadLetter marks the numbers as done without the event's
+	// effect, with a job state that says so; the streams go on. Stop starts no
+	// handler any more and refuses offers. For a command, which has no streams,
+	// Park keeps nothing of it, so that a repeat runs again, and with
+	// DeadLetter repeats get the stored error. Default: Park.
+	//
+	// It does not apply to failures of the store, see [StoreError]: the
+	// sequencer waits for the store, see StoreTimeout.
+	Failure dispatcher.FailurePolicy
+	// FailureFor, if set, is called instead of using Failure, once for each
+	// failure; if it panics, Failure applies.
+	FailureFor func(job Job[T], err error) dispatcher.FailurePolicy
+	// DeadLetter, if set, is called with each event that is given up. For one
+	// that failed under the policy DeadLetter, it is called after that was
+	// recorded, and before any event that waited for it runs. For a held event
+	// that an operator gives up, or that can never run, it is called before the
+	// store deletes the event: after a crash, possibly more than once. Its
+	// error or panic is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
+	// MaxCrashes is how many runs of an event may end with the process: by the memory
+	// that it takes, by os.Exit, by a crash in C. After that it is not run any more
+	// but fails for good, by Failure, with a [*CrashError]. What counts, and what it
+	// costs, says the package documentation under "What ends the process". Default:
+	// 5; negative: nothing is counted, and an event that ends the process does so
+	// again and again. A process that is killed from outside, again and again as it
+	// starts, looks the same: set it higher where that happens.
+	MaxCrashes int
+	// MaxSpread bounds the streams that one failure may close. With strict
+	// order, a failed event closes its streams; an event behind it on one of
+	// them is held and closes its other streams, and so on: with events on
+	// several streams, one failure may close all that are connected by later
+	// events. Beyond the bound, Spread applies. Default: 0, no bound.
+	MaxSpread int
+	// Spread is the policy beyond MaxSpread: with DeadLetter, the default, the
+	// failed events are given up as by Skip, and the streams go on; with Stop
+	// the sequencer stops. Park is refused.
+	Spread dispatcher.FailurePolicy
+	// StoreTimeout is how long the store may be unavailable. Until then its
+	// failures do not count as attempts, events wait, and so do offers once
+	// there are many; everything goes on when it is back. After that the
+	// sequencer stops. Default: 5 minutes.
+	StoreTimeout time.Duration
 
-	// Owns tells which streams are this sequencer's, where several share a
-	// store: what is held of others, or parked for a gap, is left to them. It
+	// Owns reports whether a stream belongs to this sequencer, if several share
+	// a store: held events and gaps of other streams are left to the others. It
 	// does not restrict what may be offered. It is called by several goroutines
-	// at once. Default: all.
+	// at once. Default: all streams.
 	Owns func(stream lockkeys.Key) bool
 
-	// GapTimeout is how long an event waits for those before it until they
-	// are asked for, called T_gap in the paper; when too many wait, they are
-	// asked for at once, but GapPolicy applies no sooner. Default: 2 s.
+	// GapTimeout is how long an event waits for missing earlier ones until
+	// these are requested, called T_gap in the paper. If too many events wait,
+	// they are requested at once, but GapPolicy applies no sooner. Default: 2
+	// s.
 	GapTimeout time.Duration
-	// Replayer is asked for what did not come. Default: none, so that a gap
-	// is a case for GapPolicy after GapTimeout.
+	// Replayer is asked for missing events. Default: none, so that GapPolicy
+	// applies after GapTimeout.
 	Replayer Replayer
-	// GapPolicy is what happens to a stream when the replayer has not got
-	// what is missing. Default: Park. Numbers of which the replayer's source
-	// says that they never existed are skipped, with a record, in any case.
-	GapPolicy Policy
-	// MaxSkip is the most numbers that are skipped at once, by GapPolicy, by
-	// [Sequencer.Skip], or since the replayer's source says that they never
-	// existed: a number that was spoiled on its way must not make all numbers
-	// before it done, so that good events are taken for duplicates. A stream with
-	// a larger gap is parked; see [Sequencer.SkipTo]. Default: 1,000.
+	// GapPolicy is the policy for a stream whose missing events the replayer
+	// could not get: Park closes it there, DeadLetter skips the numbers, with a
+	// record, and Stop stops the sequencer. Default: Park. Numbers that never
+	// existed, according to the replayer's source, are skipped with a record in
+	// any case.
+	GapPolicy dispatcher.FailurePolicy
+	// MaxSkip bounds the numbers that are skipped at once, by GapPolicy, by
+	// [Sequencer.Skip], or because they never existed according to the
+	// replayer's source: a corrupted number must not mark all numbers before it
+	// as done, so that good events are taken for duplicates. A stream with a
+	// larger gap is parked; see [Sequencer.SkipTo]. Default: 1,000.
 	MaxSkip int
 
-	// MaxEarly bounds the events of one stream that wait in memory for
-	// earlier ones. When one more comes, the store takes them all, and what
-	// is missing is asked for at once. Default: 1024.
+	// MaxEarly bounds the events of one stream that wait in memory for earlier
+	// ones. When one more comes, all of them are held by the store, and the
+	// missing ones are requested at once. Default: 1024.
 	MaxEarly int
-	// MaxEarlyTotal bounds the same for all streams together, with the copies
-	// that came of such events; [Sequencer.LimitEarly] lowers it. Default:
-	// 65,536.
+	// MaxEarlyTotal is the same bound for all streams together, including
+	// copies of such events; [Sequencer.LimitEarly] lowers it. Default: 65,536.
 	MaxEarlyTotal int
-	// MaxEarlyBytes bounds them by what they take in memory: [Event.Size], and
-	// about 1.5 KiB for each of their positions, whose streams are in memory as
-	// long. It bounds likewise what is on its way into the store: beyond it
-	// offers wait. Default: 256 MiB.
+	// MaxEarlyBytes bounds their memory: [Event.Size], and about 1.5 KiB for
+	// each of their positions, whose streams stay in memory too. It also bounds
+	// the events that wait for the store: beyond it offers wait. Default: 256
+	// MiB.
 	MaxEarlyBytes int64
 
-	// MaxActive is how many streams are kept in memory though nothing of them
-	// is on its way and that are not parked; the least recently used leave
-	// first, and come back from the store. Default: 100,000.
+	// MaxActive bounds the idle streams in memory: those with nothing in flight
+	// that are not parked. The least recently used ones leave first, and are
+	// loaded from the store again when needed. Default: 100,000.
 	MaxActive int
-	// IdleTTL is how long a stream stays in memory with nothing on its way, or
-	// a parking with its streams; kept to within a quarter. Default: 10 minutes.
+	// IdleTTL is how long an idle stream, or a parking with its streams, stays
+	// in memory; with a tolerance of a quarter. Default: 10 minutes.
 	IdleTTL time.Duration
 
-	// Retention is how long job states are kept; negative for ever. Numbers
-	// are known for ever. But when a job state is gone, nothing tells any more
-	// whether an event with the same numbers is the one that was done, and it is
-	// taken for a duplicate, which [Stats] counts. Default: 30 days.
+	// Retention is how long job states are kept; negative means for ever.
+	// Numbers are kept for ever. But without a job state it cannot be told
+	// whether an event with the same numbers is the one that was done; it is
+	// taken for a duplicate, and counted in [Stats].Unconfirmed. Default: 30
+	// days.
 	Retention time.Duration
 
-	// Observer, if set, is told of everything that is out of the ordinary, by
-	// several goroutines at once. The sequencer waits for it, so it should be
-	// quick, and must not call the sequencer. A panic of it is logged.
+	// CommandRetention is how long commands are remembered by their IDs, with
+	// their replies: a later repeat runs again. Negative means for ever.
+	// Default: 7 days.
+	CommandRetention time.Duration
+
+	// Observer, if set, receives all notices, from several goroutines at once.
+	// The sequencer waits for it, so it should be quick, and must not call the
+	// sequencer. Its panics are logged.
 	Observer func(Notice)
-	// Logger is told what an operator should know: gaps that stay open,
-	// parked streams, contradictions, a stop. Default: slog.Default().
+	// Logger receives what an operator should know: gaps that stay open, parked
+	// streams, contradictions, a stop. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Policy is what happens when an event failed for good, or did not come.
-type Policy uint8
-
-const (
-	// Park closes the event's streams from its numbers on. Their later
-	// events are held by the store, all others go on, until an operator calls
-	// Resume, Skip or Drop, or what was missing comes after all.
-	Park Policy = iota
-	// Skip makes the numbers done without the event's effect, with a job
-	// state that says so; the streams go on.
-	Skip
-	// Stop lets no handler start any more and refuses offers.
-	Stop
-)
-
-// String returns "park", "skip" or "stop".
-func (p Policy) String() string {
-	switch p {
-	case Park:
-		return "park"
-	case Skip:
-		return "skip"
-	case Stop:
-		return "stop"
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
-}
-
-func (c Config) withDefaults() Config {
+func (c Config[T]) withDefaults() Config[T] {
 	settings.Default(&c.GapTimeout, 2*time.Second)
 	settings.Default(&c.MaxSkip, 1000)
+	settings.Default(&c.MaxCrashes, 5)
 	settings.Default(&c.MaxEarly, 1024)
 	settings.Default(&c.MaxEarlyTotal, 1<<16)
 	settings.Default(&c.MaxEarlyBytes, 256<<20)
 	settings.Default(&c.MaxActive, 100_000)
 	settings.Default(&c.IdleTTL, 10*time.Minute)
 	settings.Default(&c.Retention, 30*24*time.Hour)
+	settings.Default(&c.CommandRetention, 7*24*time.Hour)
+	settings.Default(&c.StoreTimeout, 5*time.Minute)
+	settings.Default(&c.Failure, dispatcher.Park)
+	settings.Default(&c.GapPolicy, dispatcher.Park)
+	settings.Default(&c.Spread, dispatcher.DeadLetter)
 	settings.Default(&c.Dispatcher.Workers, 64)
 	settings.Default(&c.Dispatcher.MaxAttempts, 5)
 	if c.Keys == nil {
-		c.Keys = streamKeys
+		c.Keys = func(job Job[T], claim *lockkeys.Claim) error { return streamKeys(job.Event, claim) }
 	}
 	if c.Owns == nil {
 		c.Owns = func(lockkeys.Key) bool { return true }
 	}
 	if c.FailureFor == nil {
 		failure := c.Failure
-		c.FailureFor = func(_ *Event, err error) Policy {
-			if e := (*StoreError)(nil); errors.As(err, &e) {
-				return Stop
-			}
-			return failure
-		}
+		c.FailureFor = func(Job[T], error) dispatcher.FailurePolicy { return failure }
+	}
+	if c.Decode == nil {
+		c.Decode = func(e *Event) (T, error) { return any(e).(T), nil }
 	}
 	c.Logger = safelog.New(c.Logger)
 	if c.Dispatcher.Logger == nil {
@@ -178,12 +217,20 @@ func streamKeys(e *Event, claim *lockkeys.Claim) error {
 	return nil
 }
 
-func (c Config) validate() error {
+func (c Config[T]) validate() error {
 	var p settings.Problems
 	p.Add(c.Store == nil, "Store is nil: give one, NewMemory() for example")
 	p.Add(c.Handler == nil, "Handler is nil")
-	p.Add(c.Failure > Stop, "Failure is %v: use Park, Skip or Stop", c.Failure)
-	p.Add(c.GapPolicy > Stop, "GapPolicy is %v: use Park, Skip or Stop", c.GapPolicy)
+	if _, err := c.Consumer.WithDefaults(); err != nil {
+		p.Add(true, "%v", err)
+	}
+	_, plain := any((*Event)(nil)).(T)
+	p.Add(c.Decode == nil && !plain, "Decode is nil: with a type of value other than *Event it is required")
+	p.Add(c.Failure > dispatcher.Stop, "Failure is %v: use Park, DeadLetter or Stop", c.Failure)
+	p.Add(c.GapPolicy > dispatcher.Stop, "GapPolicy is %v: use Park, DeadLetter or Stop", c.GapPolicy)
+	p.Add(c.Spread > dispatcher.Stop || c.Spread == dispatcher.Park, "Spread is %v: use DeadLetter or Stop", c.Spread)
+	p.Add(c.MaxSpread < 0, "MaxSpread is negative: %d", c.MaxSpread)
+	p.Add(c.StoreTimeout < 0, "StoreTimeout is negative: %v", c.StoreTimeout)
 	p.Add(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
 	p.Add(c.MaxSkip < 0, "MaxSkip is negative: %d", c.MaxSkip)
 	p.Add(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
@@ -195,6 +242,7 @@ func (c Config) validate() error {
 	p.Add(d.Keys != nil, "Dispatcher.Keys is set: use Keys")
 	p.Add(d.Handler != nil, "Dispatcher.Handler is set: use Handler")
 	p.Add(d.BatchHandler != nil, "Dispatcher.BatchHandler is set: the store's transactions serve many events by themselves")
+	p.Add(d.Together != nil, "Dispatcher.Together is set: use Together")
 	p.Add(d.Failure != 0, "Dispatcher.Failure is set: use Failure")
 	p.Add(d.FailureFor != nil, "Dispatcher.FailureFor is set: use FailureFor")
 	p.Add(d.DeadLetter != nil, "Dispatcher.DeadLetter is set: use DeadLetter")

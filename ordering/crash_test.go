@@ -142,25 +142,26 @@ type stage struct {
 // run is a process and its sequencer.
 type run struct {
 	*process
-	seq   *Sequencer
+	seq   *Sequencer[*Event]
 	mu    sync.Mutex
 	calls int // of Done that are to come
 }
 
-func (g *stage) start() (*run, error) {
-	r := &run{process: &process{world: g.world}}
-	cfg := Config{Store: r, Replayer: ReplayerFunc(g.replay), GapTimeout: time.Second, MaxEarly: g.early, MaxActive: g.active,
-		Dispatcher: dispatcher.Config[Job]{Workers: g.workers, MaxPending: g.pending, MaxAttempts: 3},
-		FailureFor: func(*Event, error) Policy { return Park },
+func (g *stage) start(i int) (*run, error) {
+	r := &run{process: &process{world: g.world, partition: fmt.Sprint(i)}}
+	cfg := Config[*Event]{Store: r, Replayer: ReplayerFunc(g.replay), GapTimeout: time.Second, MaxEarly: g.early, MaxActive: g.active,
+		Dispatcher: dispatcher.Config[Job[*Event]]{Workers: g.workers, MaxPending: g.pending, MaxAttempts: 3},
+		FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return dispatcher.Park },
 		DeadLetter: func(_ context.Context, e *Event, _ error) error {
 			g.world.mu.Lock()
 			defer g.world.mu.Unlock()
 			g.expelled[e.ID] = true
 			return nil
 		},
-		Handler: func(ctx context.Context, job Job) error { return g.handle(ctx, r, job) }}
+		Handler: func(ctx context.Context, job Job[*Event]) error { return g.handle(ctx, r, job) }}
 	if g.free {
-		cfg.Keys = func(e *Event, claim *lockkeys.Claim) error {
+		cfg.Keys = func(job Job[*Event], claim *lockkeys.Claim) error {
+			e := job.Event
 			claim.Exclusive(key(e.ID))
 			return nil
 		}
@@ -175,7 +176,7 @@ func (g *stage) start() (*run, error) {
 }
 
 // handle has its effect with the commit, as a handler in a transaction.
-func (g *stage) handle(ctx context.Context, r *run, job Job) error {
+func (g *stage) handle(ctx context.Context, r *run, job Job[*Event]) error {
 	begun := g.tick()
 	id := job.Event.ID
 	g.world.mu.Lock()
@@ -208,7 +209,7 @@ func (g *stage) replay(ctx context.Context, missing Range, deliver func(context.
 		return Answer{}, errors.New("the source is away")
 	}
 	for _, e := range g.events {
-		if n, ok := e.On(missing.Stream); ok && n >= missing.From && n <= missing.To && !g.acknowledged(e) {
+		if p, _ := e.On(missing.Stream); missing.Has(p) && !g.acknowledged(e) {
 			copied := *e
 			if err := deliver(ctx, []*Event{&copied}); err != nil {
 				return Answer{}, err
@@ -277,15 +278,27 @@ func (g *stage) close(r *run) {
 }
 
 func (g *stage) restart(i int) error {
-	r, err := g.start()
+	r, err := g.start(i)
 	g.runs[i] = r
 	return err
 }
 
-func (g *stage) operate(r *run, which int, do func(*Sequencer) func(context.Context, lockkeys.Key) error) {
+// alive returns a process that nobody has taken anything from, as far as it
+// knows: one that finds out ends, and is started again.
+func (g *stage) alive(i int) (*run, error) {
+	for errors.Is(g.runs[i].seq.Err(), ErrFenced) {
+		g.close(g.runs[i])
+		if err := g.restart(i); err != nil {
+			return nil, err
+		}
+	}
+	return g.runs[i], nil
+}
+
+func (g *stage) operate(r *run, which int, do func(*Sequencer[*Event]) func(context.Context, lockkeys.Key) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	list, _ := r.store.Parked(context.Background())
+	list, _ := r.store.Reader("").Parked(context.Background())
 	if len(list) == 0 {
 		return
 	}
@@ -307,19 +320,21 @@ func (g *stage) play() error {
 	}
 	for _, a := range g.acts {
 		time.Sleep(a.pause)
-		r := g.runs[a.process]
-		var err error
+		r, err := g.alive(a.process)
+		if err != nil {
+			return err
+		}
 		switch a.kind {
 		case "offer":
 			if e := g.events[a.event]; !g.acknowledged(e) {
 				g.offer(r, e, 300*time.Millisecond)
 			}
 		case "resume":
-			g.operate(r, a.event, func(s *Sequencer) func(context.Context, lockkeys.Key) error { return s.Resume })
+			g.operate(r, a.event, func(s *Sequencer[*Event]) func(context.Context, lockkeys.Key) error { return s.Resume })
 		case "skip":
-			g.operate(r, a.event, func(s *Sequencer) func(context.Context, lockkeys.Key) error { return s.Skip })
+			g.operate(r, a.event, func(s *Sequencer[*Event]) func(context.Context, lockkeys.Key) error { return s.Skip })
 		case "drop":
-			g.operate(r, a.event, func(s *Sequencer) func(context.Context, lockkeys.Key) error { return s.Drop })
+			g.operate(r, a.event, func(s *Sequencer[*Event]) func(context.Context, lockkeys.Key) error { return s.Drop })
 		case "close":
 			g.close(r)
 			err = g.restart(a.process)
@@ -359,7 +374,10 @@ func (g *stage) end() error {
 	defer cancel()
 	var left []string
 	for round := range 40 {
-		r := g.runs[round%len(g.runs)]
+		r, err := g.alive(round % len(g.runs))
+		if err != nil {
+			return err
+		}
 		for _, e := range g.events {
 			if !g.acknowledged(e) {
 				g.offer(r, e, time.Minute)
@@ -367,6 +385,9 @@ func (g *stage) end() error {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		if r, err = g.alive(round % len(g.runs)); err != nil {
+			return err
+		}
 		left = left[:0]
 		for _, e := range g.events {
 			if !g.acknowledged(e) {
@@ -385,19 +406,23 @@ func (g *stage) end() error {
 			if g.skips && round > 9 {
 				do = r.seq.Skip
 			}
-			if err := do(ctx, p.Streams[round%len(p.Streams)].Stream); err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrFenced) {
+			if err := do(ctx, p.Streams[round%len(p.Streams)].Stream); err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrStopped) {
 				g.blame("operator in the end: %w", err)
 			}
 			time.Sleep(time.Minute)
 		}
 	}
 	synctest.Wait()
-	parked, _ := g.store.Parked(ctx)
+	parked, _ := g.store.Reader("").Parked(ctx)
 	if len(left) > 0 || len(parked) > 0 || len(g.held()) > 0 {
 		g.blame("not acknowledged: %v\nparked: %+v\nheld: %v\nstreams: %+v", left, parked, g.held(), g.runs[0].seq.Snapshot(10))
 	}
 	time.Sleep(time.Hour)
 	for _, r := range g.runs {
+		if errors.Is(r.seq.Err(), ErrFenced) { // it has what the other one has taken over
+			g.close(r)
+			continue
+		}
 		if err := r.seq.Drain(ctx); err != nil {
 			g.blame("drain: %w", err)
 		}

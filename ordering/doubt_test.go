@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,15 +14,22 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 )
 
-// unsure is a store whose connection is lost now and then.
+// unsure is a store and its term, whose connection is lost now and then.
 type unsure struct {
 	*Memory
+	Term
 	lose  atomic.Int64 // so many commits are made, and their answers lost
 	away  atomic.Int64 // until then, in nanoseconds since 1970, nothing can be had
 	after atomic.Int64 // for so long the store is away when an answer was lost
 }
 
 var errConnection = errors.New("connection refused")
+
+// Begin makes the store its own term.
+func (s *unsure) Begin(ctx context.Context, c Consumer) (_ Term, err error) {
+	s.Term, err = s.Memory.Begin(ctx, c)
+	return s, err
+}
 
 func (s *unsure) isAway() bool { return time.Now().UnixNano() < s.away.Load() }
 
@@ -51,26 +57,26 @@ func (s *unsure) Look(ctx context.Context, positions []Position) ([]NumberState,
 	if s.isAway() {
 		return nil, &StoreError{"look", errConnection}
 	}
-	return s.Memory.Look(ctx, positions)
+	return s.Term.Look(ctx, positions)
 }
 
 func (s *unsure) Park(ctx context.Context, p Parking, fences Fences) error {
 	if s.isAway() {
 		return &StoreError{"park", errConnection}
 	}
-	return s.Memory.Park(ctx, p, fences)
+	return s.Term.Park(ctx, p, fences)
 }
 
 // TestNothingIsToldInDoubt: a commit is durable and seems to have failed, and
 // then the store is away for a while, or not. Whatever the handler makes of that,
 // the event counts as applied, and as nothing else.
 func TestNothingIsToldInDoubt(t *testing.T) {
-	handlers := map[string]func(s *unsure) Handler{
-		"leaves the commit to the sequencer": func(s *unsure) Handler {
-			return func(context.Context, Job) error { return s.read() }
+	handlers := map[string]func(s *unsure) Handler[*Event]{
+		"leaves the commit to the sequencer": func(s *unsure) Handler[*Event] {
+			return func(context.Context, Job[*Event]) error { return s.read() }
 		},
-		"commits itself": func(s *unsure) Handler {
-			return func(ctx context.Context, job Job) error {
+		"commits itself": func(s *unsure) Handler[*Event] {
+			return func(ctx context.Context, job Job[*Event]) error {
 				if err := s.read(); err != nil {
 					return err
 				}
@@ -81,8 +87,8 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 				return err
 			}
 		},
-		"hides what it got": func(s *unsure) Handler {
-			return func(ctx context.Context, job Job) error {
+		"hides what it got": func(s *unsure) Handler[*Event] {
+			return func(ctx context.Context, job Job[*Event]) error {
 				if err := s.read(); err != nil {
 					return errors.New("no balance")
 				}
@@ -93,8 +99,8 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 				return nil
 			}
 		},
-		"panics": func(s *unsure) Handler {
-			return func(ctx context.Context, job Job) error {
+		"panics": func(s *unsure) Handler[*Event] {
+			return func(ctx context.Context, job Job[*Event]) error {
 				if err := s.Commit(ctx, job.Record()); err != nil {
 					panic(err)
 				}
@@ -102,9 +108,9 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 				return nil
 			}
 		},
-		"finds that there is nothing left to do": func(s *unsure) Handler {
-			return func(ctx context.Context, job Job) error {
-				if states, _ := s.Memory.Look(ctx, job.Event.Positions); states[0].Done {
+		"finds that there is nothing left to do": func(s *unsure) Handler[*Event] {
+			return func(ctx context.Context, job Job[*Event]) error {
+				if states, _ := s.Term.Look(ctx, job.Event.Positions); states[0].Done {
 					return dispatcher.Permanent(errors.New("the money is gone"))
 				}
 				return nil
@@ -113,16 +119,16 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 	}
 	for name, handler := range handlers {
 		for _, away := range []time.Duration{0, time.Millisecond, 3 * time.Second} {
-			for _, policy := range []Policy{Skip, Park, Stop} {
+			for _, policy := range []dispatcher.FailurePolicy{dispatcher.DeadLetter, dispatcher.Park, dispatcher.Stop} {
 				for _, attempts := range []int{1, 3} {
 					t.Run(fmt.Sprintf("%s/away for %v/%v/%d attempts", name, away, policy, attempts), func(t *testing.T) {
 						store := &unsure{Memory: NewMemory()}
 						store.lose.Store(1)
 						store.after.Store(int64(away))
 						var dead []string
-						cfg := Config{Handler: handler(store), FailureFor: func(*Event, error) Policy { return policy },
+						cfg := Config[*Event]{Handler: handler(store), FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return policy },
 							DeadLetter: func(_ context.Context, e *Event, _ error) error { dead = append(dead, e.ID); return nil },
-							Dispatcher: dispatcher.Config[Job]{MaxAttempts: attempts}}
+							Dispatcher: dispatcher.Config[Job[*Event]]{MaxAttempts: attempts}}
 						storyOn(t, store, cfg, func(t *testing.T, r *rig) {
 							r.offer(series("a", 1, 3)...)
 							r.sleep(time.Minute)
@@ -133,7 +139,7 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 							assert.Empty(t, r.parked())
 							assert.NoError(t, r.seq.Err())
 							for n := range 3 {
-								assert.Equal(t, Processed, job(t, store, fmt.Sprintf("a=%d", n+1)).Status)
+								assert.Equal(t, StatusApplied, job(t, store, fmt.Sprintf("a=%d", n+1)).Status)
 							}
 						})
 					})
@@ -146,10 +152,10 @@ func TestNothingIsToldInDoubt(t *testing.T) {
 // TestAnOutageIsNoFailure: what fails while the store is away, with whatever
 // error, is tried again when it is back, and needs nobody.
 func TestAnOutageIsNoFailure(t *testing.T) {
-	for _, policy := range []Policy{Skip, Park, Stop} {
+	for _, policy := range []dispatcher.FailurePolicy{dispatcher.DeadLetter, dispatcher.Park, dispatcher.Stop} {
 		store := &unsure{Memory: NewMemory()}
-		cfg := Config{FailureFor: func(*Event, error) Policy { return policy }, Dispatcher: dispatcher.Config[Job]{MaxAttempts: 2},
-			Handler: func(_ context.Context, job Job) error {
+		cfg := Config[*Event]{FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return policy }, Dispatcher: dispatcher.Config[Job[*Event]]{MaxAttempts: 2},
+			Handler: func(_ context.Context, job Job[*Event]) error {
 				time.Sleep(20 * time.Millisecond)
 				return store.read()
 			}}
@@ -170,7 +176,7 @@ func TestAnOutageIsNoFailure(t *testing.T) {
 // its policy, and a permanent one also when the store was away.
 func TestWhatFailsIsNoOutage(t *testing.T) {
 	store := &unsure{Memory: NewMemory()}
-	cfg := Config{Failure: Skip, Dispatcher: dispatcher.Config[Job]{MaxAttempts: 3}, Handler: func(_ context.Context, job Job) error {
+	cfg := Config[*Event]{Failure: dispatcher.DeadLetter, Dispatcher: dispatcher.Config[Job[*Event]]{MaxAttempts: 3}, Handler: func(_ context.Context, job Job[*Event]) error {
 		if job.Event.ID == "b1" {
 			store.away.Store(time.Now().Add(2 * time.Second).UnixNano())
 			return dispatcher.Permanent(errors.New("no such account"))
@@ -186,31 +192,31 @@ func TestWhatFailsIsNoOutage(t *testing.T) {
 		r.sleep(time.Minute)
 		assert.Equal(t, []Result{DeadLettered}, r.outcome("b1"))
 		assert.Equal(t, 1, job(t, store, "b=1").Attempts)
-		assert.Equal(t, GivenUp, job(t, store, "b=1").Status)
+		assert.Equal(t, StatusDeadLettered, job(t, store, "b=1").Status)
 	})
 }
 
 // TestOperatorsInDoubt: what an operator gives up was applied by a commit that
 // seemed to have failed, when the process that made it was killed.
 func TestOperatorsInDoubt(t *testing.T) {
-	for name, operate := range map[string]func(*Sequencer, context.Context) error{
-		"Skip":   func(s *Sequencer, ctx context.Context) error { return s.Skip(ctx, key("a")) },
-		"Drop":   func(s *Sequencer, ctx context.Context) error { return s.Drop(ctx, key("a")) },
-		"Resume": func(s *Sequencer, ctx context.Context) error { return s.Resume(ctx, key("a")) },
+	for name, operate := range map[string]func(*Sequencer[*Event], context.Context) error{
+		"Skip":   func(s *Sequencer[*Event], ctx context.Context) error { return s.Skip(ctx, key("a")) },
+		"Drop":   func(s *Sequencer[*Event], ctx context.Context) error { return s.Drop(ctx, key("a")) },
+		"Resume": func(s *Sequencer[*Event], ctx context.Context) error { return s.Resume(ctx, key("a")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, Config{}, func(t *testing.T, r *rig) {
+			story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 				r.failing("a1", errors.New("bad"))
 				r.offer(ev("a1", "a=1"))
 				// The commit that comes late is that of the same holder: its token is good.
-				record := NewJob(ev("a1", "a=1"), []int64{known(t, r.store, "a=1").Fence}).Record()
-				require.NoError(t, r.store.Commit(t.Context(), record))
+				record := NewJob(r.seq.term, ev("a1", "a=1"), []int64{known(t, r.store, "a=1").Fence}).Record()
+				require.NoError(t, r.seq.term.Commit(t.Context(), record))
 				require.NoError(t, operate(r.seq, t.Context()))
 				r.sleep(time.Minute)
-				assert.Equal(t, Processed, job(t, r.store, "a=1").Status)
-				assert.NotContains(t, r.kinds(), EventSkipped)
+				assert.Equal(t, StatusApplied, job(t, r.store, "a=1").Status)
+				assert.NotContains(t, r.kinds(), EventDeadLettered)
 				assert.Empty(t, r.ran(), "not again")
-				held, err := r.store.Held(t.Context(), key("a"), 1, 9, 1<<20)
+				held, err := r.store.Reader("").Held(t.Context(), key("a"), 1, 9, 1<<20)
 				require.NoError(t, err)
 				assert.Empty(t, held)
 				r.offer(ev("a1", "a=1"), ev("a2", "a=2"))
@@ -224,60 +230,16 @@ func TestOperatorsInDoubt(t *testing.T) {
 // TestAStoreThatHasLostCommits stops the sequencer, rather than that a duplicate
 // is told of what is not done.
 func TestAStoreThatHasLostCommits(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"))
 		memory := r.store.(*Memory)
 		memory.mu.Lock()
-		memory.mu.streams[key("a")].last = 0 // restored from an older copy
+		memory.consumerLocked("default").streams[key("a")].last = 0 // restored from an older copy
 		memory.mu.Unlock()
 		r.offer(ev("a1", "a=1"))
 		assert.Equal(t, []Result{Applied, Unfinished}, r.outcome("a1"))
 		var lost *LostError
 		require.ErrorAs(t, r.seq.Err(), &lost)
-		assert.Equal(t, "a1", lost.Event.ID)
-	})
-}
-
-// TestRefusedMeansNever: two processes take turns with streams, A, B and A again,
-// and what A knows of one of them is old. An event that B has applied is a
-// duplicate for A; one that can run runs.
-func TestRefusedMeansNever(t *testing.T) {
-	turns(t, Config{GapTimeout: time.Second}, func(t *testing.T, a, b *rig) {
-		a.offer(ev("e1", "x=1, y=1"))
-		b.offer(ev("e2", "x=2, y=2"), ev("e3", "x=3")) // and is killed before it can acknowledge e2
-		a.offer(ev("e3", "x=3"))                       // a gap, by which A finds that it has lost x
-		a.sleep(2 * time.Second)
-		a.offer(ev("e2", "x=2, y=2"))
-		assert.Equal(t, []Result{Duplicate}, a.outcome("e2"))
-		a.offer(ev("e3", "x=3"), ev("e4", "y=3, x=4"))
-		assert.Equal(t, []Result{Applied}, a.outcome("e4"))
-		assert.Equal(t, []string{"e1", "e4"}, a.ran()[4:])
-	})
-	turns(t, Config{GapTimeout: time.Second}, func(t *testing.T, a, b *rig) {
-		t.Log("what waits at A was another event, which B never had: B's, that is done, is a duplicate")
-		a.offer(ev("e1", "x=1"), ev("wrong", "x=3"))
-		b.offer(ev("e2", "x=2"), ev("e3", "x=3"))
-		a.offer(ev("e3", "x=3"))
-		assert.Equal(t, []Result{Duplicate}, a.outcome("e3"))
-		a.sleep(2 * time.Second)
-		assert.Equal(t, []Result{Unfinished}, a.outcome("wrong"), "given back: its stream was lost")
-		a.offer(ev("wrong", "x=3"))
-		assert.Equal(t, []Result{Unfinished, Refused}, a.outcome("wrong"), "but it contradicts e3")
-	})
-	turns(t, Config{GapTimeout: time.Second}, func(t *testing.T, a, b *rig) {
-		t.Log("B went on where A thinks it is in the midst of things")
-		a.failing("e2", errors.New("bad"))
-		a.offer(ev("e1", "x=1"), ev("e2", "x=2"), ev("e3", "x=3"))
-		require.Len(t, a.parked(), 1)
-		require.NoError(t, b.seq.Resume(t.Context(), key("x")))
-		synctest.Wait()
-		assert.Equal(t, []string{"e2", "e3"}, b.ran()[5:])
-		a.offer(ev("e2", "x=2"), ev("e3", "x=3"), ev("e4", "x=4"))
-		a.sleep(time.Minute)
-		assert.NotContains(t, append(a.outcome("e2"), append(a.outcome("e3"), a.outcome("e4")...)...), Refused)
-		a.offer(ev("e2", "x=2"), ev("e4", "x=4"))
-		last := func(id string) Result { o := a.outcome(id); return o[len(o)-1] }
-		assert.Equal(t, []Result{Duplicate, Applied}, []Result{last("e2"), last("e4")})
-		assert.Equal(t, []string{"e1", "e4"}, a.ran()[4:])
+		assert.Equal(t, LostError{Stream: key("a"), Known: 1}, *lost)
 	})
 }

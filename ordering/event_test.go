@@ -65,7 +65,8 @@ func TestBadEvents(t *testing.T) {
 		"a long ID":           {Event{ID: strings.Repeat("x", MaxID+1), Positions: one}, ErrLongID, "longer than 1024"},
 		"number 0":            {Event{Positions: a(0)}, ErrNumber, `event "client/7=0": stream client/7, number 0: number is not from 1`},
 		"number 0 on root":    {Event{Positions: []Position{{}}}, ErrNumber, `event "/=0": number is not from 1`},
-		"number too large":    {Event{ID: "x", Positions: a(MaxNumber + 1)}, ErrNumber, "9223372036854775808"},
+		"number too large":    {Event{ID: "x", Positions: a(MaxNumber + 1)}, ErrNumber, "100000000000001"},
+		"also of an epoch":    {Event{Positions: []Position{{Epoch: 2, Number: MaxNumber + 1}}}, ErrNumber, "100000000000001 of epoch 2"},
 		"the largest uint64":  {Event{Positions: a(math.MaxUint64)}, ErrNumber, "18446744073709551615"},
 		"a second number 0":   {Event{Positions: append(positions(3), a(0)...)}, ErrNumber, "stream client/7, number 0"},
 		"one stream twice":    {Event{Positions: a(5, 6)}, ErrRepeatedStream, "stream client/7, number 6: two positions"},
@@ -170,9 +171,9 @@ func TestNameOfAnEvent(t *testing.T) {
 
 func TestNumberOnAStream(t *testing.T) {
 	e := ev("x", "a=5, a/b=9")
-	n, ok := e.On(key("a/b"))
+	p, ok := e.On(key("a/b"))
 	assert.True(t, ok)
-	assert.EqualValues(t, 9, n)
+	assert.Equal(t, Position{Stream: key("a/b"), Number: 9}, p)
 	_, ok = e.On(key("b"))
 	assert.False(t, ok)
 }

@@ -65,7 +65,7 @@ func ExampleParseSequenceID_bareNumber() {
 	fmt.Println(err)
 	// Output:
 	// [order/1=3] <nil>
-	// ordering: bad X-Sequence-ID "three": at "three": number is not from 1 to 9223372036854775807
+	// ordering: bad X-Sequence-ID "three": at "three": number is not from 1 to 100000000000000
 }
 
 func ExampleFormatSequenceID() {
@@ -85,30 +85,36 @@ func ExampleMemory() {
 	defer store.Close()
 
 	account := lockkeys.Must("account", "7")
-	states, err := store.Acquire(ctx, []lockkeys.Key{account})
+	first, err := store.Begin(ctx, ordering.Consumer{Holder: "host 1"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	states, _ := first.Acquire(ctx, []lockkeys.Key{account})
 	event := &ordering.Event{ID: "t-1", Positions: []ordering.Position{{Stream: account, Number: 1}}}
-	job := ordering.NewJob(event, []int64{states[0].Fence})
+	job := ordering.NewJob(first, event, []int64{states[0].Fence})
 	fmt.Println(store.Commit(ctx, job.Record()))
 	fmt.Println(store.Commit(ctx, job.Record()))
 
-	states, _ = store.Acquire(ctx, []lockkeys.Key{account}) // by another process
+	second, _ := store.Begin(ctx, ordering.Consumer{Holder: "host 2"})
+	fmt.Println("before:", second.Info().Previous.Holder, "ended:", second.Info().Previous.Ended)
+	next := &ordering.Event{Positions: []ordering.Position{{Stream: account, Number: 2}}}
+	late := ordering.NewJob(first, next, []int64{states[0].Fence})
+	var taken *ordering.TakenOverError
+	fmt.Println(errors.As(store.Commit(ctx, late.Record()), &taken), taken.Holder)
+
+	states, _ = second.Acquire(ctx, []lockkeys.Key{account})
 	fmt.Println("last number:", states[0].Last)
-	late := ordering.Record{Event: &ordering.Event{Positions: []ordering.Position{{Stream: account, Number: 2}}}, Fences: []int64{1}}
-	fmt.Println(errors.Is(store.Commit(ctx, late), ordering.ErrFenced))
-
-	known, _ := store.Look(ctx, []ordering.Position{{Stream: account, Number: 1}})
+	known, _ := second.Look(ctx, []ordering.Position{{Stream: account, Number: 1}})
 	fmt.Println(known[0].Done, known[0].Job.Event, known[0].Job.Status, known[0].Job.Attempts)
-	forgotten, _ := store.Prune(ctx, time.Now().Add(time.Hour))
+	forgotten, _ := second.Prune(ctx, time.Now().Add(time.Hour), time.Time{})
 	fmt.Println("forgotten:", forgotten)
 	// Output:
 	// <nil>
-	// ordering: number is done already: account/7=1
+	// ordering: number is done already, or command is known: account/7=1
+	// before: host 1 ended: false
+	// true host 2
 	// last number: 1
-	// true
-	// true t-1 processed 1
+	// true t-1 applied 1
 	// forgotten: 1
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -19,7 +21,7 @@ func order(number uint64, text string) *ordering.Event {
 	}
 }
 
-func show(_ context.Context, job ordering.Job) error {
+func show(_ context.Context, job ordering.Job[*ordering.Event]) error {
 	fmt.Printf("%s: %s\n", job.Event.Name(), job.Event.Payload)
 	return nil
 }
@@ -27,7 +29,7 @@ func show(_ context.Context, job ordering.Job) error {
 // Events that come late, early and twice are handled once and in order.
 func Example() {
 	ctx := context.Background()
-	seq, err := ordering.New(ctx, ordering.Config{Store: ordering.NewMemory(), Handler: show})
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{Store: ordering.NewMemory(), Handler: show})
 	if err != nil {
 		panic(err)
 	}
@@ -59,7 +61,7 @@ func ExampleReplayerFunc() {
 		return ordering.Answer{NoSuch: []ordering.Range{{Stream: stream, From: 3, To: 3}}}, deliver(ctx, []*ordering.Event{order(2, "paid")})
 	}
 	store := ordering.NewMemory()
-	seq, err := ordering.New(ctx, ordering.Config{
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store: store, Handler: show, Replayer: ordering.ReplayerFunc(source), GapTimeout: 10 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -68,7 +70,11 @@ func ExampleReplayerFunc() {
 	}
 	_, err = seq.OfferBatch(ctx, []*ordering.Event{order(1, "created"), order(4, "shipped")}, nil)
 	fmt.Println(err, seq.Drain(ctx), seq.Close())
-	known, err := store.Look(ctx, []ordering.Position{{Stream: lockkeys.Must("order", "7"), Number: 3}})
+	term, err := store.Begin(ctx, ordering.Consumer{Partition: "to look"})
+	if err != nil {
+		panic(err)
+	}
+	known, err := term.Look(ctx, []ordering.Position{{Stream: lockkeys.Must("order", "7"), Number: 3}})
 	fmt.Println(known[0].Job.Status, err)
 	// Unordered output:
 	// order/7=1: created
@@ -76,7 +82,7 @@ func ExampleReplayerFunc() {
 	// order/7=2: paid
 	// order/7=4: shipped
 	// <nil> <nil> <nil>
-	// never came <nil>
+	// skipped <nil>
 }
 
 // An event that fails parks its stream: what comes behind it is held by the
@@ -84,16 +90,16 @@ func ExampleReplayerFunc() {
 func ExampleSequencer_Resume() {
 	ctx := context.Background()
 	outOfPaper := true
-	seq, err := ordering.New(ctx, ordering.Config{
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store:  ordering.NewMemory(),
 		Logger: slog.New(slog.DiscardHandler),
-		Handler: func(ctx context.Context, job ordering.Job) error {
+		Handler: func(ctx context.Context, job ordering.Job[*ordering.Event]) error {
 			if outOfPaper {
 				return errors.New("out of paper")
 			}
 			return show(ctx, job)
 		},
-		FailureFor: func(*ordering.Event, error) ordering.Policy { return ordering.Park },
+		FailureFor: func(ordering.Job[*ordering.Event], error) dispatcher.FailurePolicy { return dispatcher.Park },
 	})
 	if err != nil {
 		panic(err)
@@ -119,4 +125,35 @@ func ExampleSequencer_Resume() {
 	// order/7=2: paid
 	// order/7=3: shipped
 	// <nil> <nil> <nil> <nil>
+}
+
+// A request with an idempotency key is a command: an event with an ID and no
+// numbers. Sent again, it is not applied again, and gets the same reply.
+func ExampleSequencer_Do() {
+	balance := 0
+	seq, err := ordering.New(context.Background(), ordering.Config[int]{
+		Store:  ordering.NewMemory(),
+		Decode: func(e *ordering.Event) (int, error) { return strconv.Atoi(string(e.Payload)) },
+		Keys: func(_ ordering.Job[int], claim *lockkeys.Claim) error {
+			claim.Exclusive(lockkeys.Must("account", "7"))
+			return nil
+		},
+		Handler: func(_ context.Context, job ordering.Job[int]) error {
+			balance += job.Value
+			job.Reply(fmt.Appendf(nil, "balance %d", balance))
+			return nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer seq.Close()
+	for _, amount := range []string{"10", "10", "99"} {
+		o, err := seq.Do(context.Background(), &ordering.Event{ID: "request-1", Payload: []byte(amount)})
+		fmt.Println(o.Result, string(o.Reply), errors.Is(err, ordering.ErrContradiction))
+	}
+	// Output:
+	// applied balance 10 false
+	// duplicate balance 10 false
+	// refused  true
 }

@@ -17,22 +17,30 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// stub is a store of which a test replaces methods.
+// stub is a store and its term, of which a test replaces methods.
 type stub struct {
 	*Memory
-	commit func(ctx context.Context, r Record) error
-	held   func()
-	look   func()      // before Look
-	away   atomic.Bool // Held, Look and Acquire fail
+	Term
+	commit  func(ctx context.Context, r Record) error
+	held    func()
+	look    func()      // before Look
+	acquire func()      // before Acquire
+	away    atomic.Bool // Held, Look and Acquire fail
 }
 
 var errAway = errors.New("the store is away")
+
+// Begin makes the store its own term.
+func (s *stub) Begin(ctx context.Context, c Consumer) (_ Term, err error) {
+	s.Term, err = s.Memory.Begin(ctx, c)
+	return s, err
+}
 
 func (s *stub) Commit(ctx context.Context, r Record) error {
 	if s.commit != nil {
 		return s.commit(ctx, r)
 	}
-	return s.Memory.Commit(ctx, r)
+	return s.Term.Commit(ctx, r)
 }
 
 func (s *stub) Look(ctx context.Context, positions []Position) ([]NumberState, error) {
@@ -42,7 +50,7 @@ func (s *stub) Look(ctx context.Context, positions []Position) ([]NumberState, e
 	if s.away.Load() {
 		return nil, errAway
 	}
-	return s.Memory.Look(ctx, positions)
+	return s.Term.Look(ctx, positions)
 }
 
 func (s *stub) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) ([]HeldEvent, error) {
@@ -52,18 +60,21 @@ func (s *stub) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit
 	if s.held != nil {
 		s.held()
 	}
-	return s.Memory.Held(ctx, stream, from, limit, size)
+	return s.Term.Held(ctx, stream, from, limit, size)
 }
 
 func (s *stub) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error) {
+	if s.acquire != nil {
+		s.acquire()
+	}
 	if s.away.Load() {
 		return nil, errAway
 	}
-	return s.Memory.Acquire(ctx, streams)
+	return s.Term.Acquire(ctx, streams)
 }
 
 // storyOn is a story on a given store.
-func storyOn(t *testing.T, store Store, cfg Config, tell func(t *testing.T, r *rig)) {
+func storyOn(t *testing.T, store Store, cfg Config[*Event], tell func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, store)
 		r.start(cfg)
@@ -75,7 +86,7 @@ func storyOn(t *testing.T, store Store, cfg Config, tell func(t *testing.T, r *r
 func TestWhatHasComeIsNotSkipped(t *testing.T) {
 	a := series("a", 1, 9)
 	var r *rig
-	cfg := Config{GapTimeout: time.Second, Replayer: ReplayerFunc(func(ctx context.Context, missing Range, _ func(context.Context, []*Event) error) (Answer, error) {
+	cfg := Config[*Event]{GapTimeout: time.Second, Replayer: ReplayerFunc(func(ctx context.Context, missing Range, _ func(context.Context, []*Event) error) (Answer, error) {
 		// Late, but not lost: 1 runs and 4 waits when the source says that none of them is there.
 		_, err := r.seq.OfferBatch(ctx, []*Event{a[0], a[3]}, r.done)
 		return Answer{NoSuch: []Range{missing}}, err
@@ -88,16 +99,16 @@ func TestWhatHasComeIsNotSkipped(t *testing.T) {
 		open()
 		assert.Equal(t, []string{"a1", "a4", "a9"}, r.ran())
 		job := job(t, r.store, "a=2")
-		assert.Equal(t, NeverCame, job.Status)
+		assert.Equal(t, StatusSkipped, job.Status)
 	})
 }
 
 func TestWhatIsHeldIsNotSkipped(t *testing.T) {
-	story(t, Config{GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		a := series("a", 1, 9)
 		r.offer(a[8])
 		r.sleep(time.Second)
-		require.Equal(t, Range{key("a"), 1, 8}, r.parked()[0].Gap)
+		require.Equal(t, Range{Stream: key("a"), From: 1, To: 8}, r.parked()[0].Gap)
 		r.offer(a[3]) // the store has 4 and 9
 		require.NoError(t, r.seq.Skip(t.Context(), key("a")))
 		r.sleep(time.Second)
@@ -110,7 +121,7 @@ func TestWhatIsHeldIsNotSkipped(t *testing.T) {
 // TestNothingOvertakesWhatIsResumed: x is behind a1, but not yet out of the
 // dispatcher when a1 is resumed, since it waits for the key of b as well.
 func TestNothingOvertakesWhatIsResumed(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("b1")
 		r.failing("a1", errors.New("bad"))
 		r.offer(ev("b1", "b=1"), ev("a1", "a=1"), ev("x", "a=2, b=2"), ev("a3", "a=3"))
@@ -127,7 +138,7 @@ func TestNothingOvertakesWhatIsResumed(t *testing.T) {
 
 func TestDrainEndsWithAnOfferThatFails(t *testing.T) {
 	var gate chan struct{}
-	cfg := Config{Keys: func(*Event, *lockkeys.Claim) error {
+	cfg := Config[*Event]{Keys: func(Job[*Event], *lockkeys.Claim) error {
 		<-gate
 		runtime.Goexit()
 		return nil
@@ -151,9 +162,9 @@ func TestAHandlerThatSucceededIsNotCalledForTheCommit(t *testing.T) {
 		if failures--; failures >= 0 {
 			return errors.New("connection lost")
 		}
-		return store.Memory.Commit(ctx, r)
+		return store.Term.Commit(ctx, r)
 	}
-	storyOn(t, store, Config{Dispatcher: dispatcher.Config[Job]{MaxAttempts: 3}}, func(t *testing.T, r *rig) {
+	storyOn(t, store, Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxAttempts: 3}}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"))
 		r.sleep(time.Minute)
 		assert.Equal(t, []string{"a1"}, r.ran())
@@ -164,10 +175,10 @@ func TestAHandlerThatSucceededIsNotCalledForTheCommit(t *testing.T) {
 func TestACommitThatOnlySeemsToFailCounts(t *testing.T) {
 	store := &stub{Memory: NewMemory()}
 	store.commit = func(ctx context.Context, r Record) error {
-		_ = store.Memory.Commit(ctx, r)
+		_ = store.Term.Commit(ctx, r)
 		return errors.New("connection lost")
 	}
-	cfg := Config{FailureFor: func(*Event, error) Policy { return Park }}
+	cfg := Config[*Event]{FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return dispatcher.Park }}
 	storyOn(t, store, cfg, func(t *testing.T, r *rig) {
 		r.offer(series("a", 1, 2)...)
 		r.sleep(time.Minute)
@@ -184,7 +195,7 @@ func TestAFailureAfterTheCommitIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := NewMemory()
-			cfg := Config{Handler: func(ctx context.Context, job Job) error {
+			cfg := Config[*Event]{Handler: func(ctx context.Context, job Job[*Event]) error {
 				if err := store.Commit(ctx, job.Record()); err != nil {
 					return err
 				}
@@ -203,7 +214,7 @@ func TestAFailureAfterTheCommitIsNone(t *testing.T) {
 
 func TestFailureForIsAskedOnce(t *testing.T) {
 	var asked atomic.Int32
-	cfg := Config{FailureFor: func(*Event, error) Policy { asked.Add(1); return Skip }}
+	cfg := Config[*Event]{FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { asked.Add(1); return dispatcher.DeadLetter }}
 	story(t, cfg, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("bad"))
 		r.offer(ev("a1", "a=1"))
@@ -213,7 +224,7 @@ func TestFailureForIsAskedOnce(t *testing.T) {
 }
 
 func TestAnEventTooLargeForTheDispatcherIsRefused(t *testing.T) {
-	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1000}}
+	cfg := Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPendingBytes: 1000}}
 	story(t, cfg, func(t *testing.T, r *rig) {
 		large := ev("a1", "a=1")
 		large.Payload = make([]byte, 2000)
@@ -229,10 +240,11 @@ func TestWhatIsHeldAndTooLargeIsParked(t *testing.T) {
 	store := NewMemory()
 	large := ev("a1", "a=1")
 	large.Payload = make([]byte, 2000)
-	states, err := store.Acquire(t.Context(), []lockkeys.Key{key("a")})
+	term := begin(t, store)
+	states, err := term.Acquire(t.Context(), []lockkeys.Key{key("a")})
 	require.NoError(t, err)
-	require.NoError(t, store.Hold(t.Context(), []*Event{large}, Fences{key("a"): states[0].Fence}))
-	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1000}}
+	require.NoError(t, term.Hold(t.Context(), []*Event{large}, Fences{key("a"): states[0].Fence}))
+	cfg := Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPendingBytes: 1000}}
 	storyOn(t, store, cfg, func(t *testing.T, r *rig) {
 		require.Len(t, r.parked(), 1)
 		assert.Contains(t, r.parked()[0].Error, dispatcher.ErrTooLarge.Error())
@@ -242,7 +254,7 @@ func TestWhatIsHeldAndTooLargeIsParked(t *testing.T) {
 }
 
 func TestCopiesMayLeaveOutTheDefaultID(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("a=1")
 		r.offer(ev("a=1", "a=1"), ev("", "a=1"))
 		open()
@@ -251,7 +263,7 @@ func TestCopiesMayLeaveOutTheDefaultID(t *testing.T) {
 }
 
 func TestOneEventOfferedByMany(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("a1")
 		e := ev("a1", "a=1")
 		for range 100 {
@@ -266,7 +278,7 @@ func TestOneEventOfferedByMany(t *testing.T) {
 }
 
 func TestTooManyForTheStoreInOneBatch(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("bad"))
 		a := series("a", 1, 3*maxPending)
 		r.offer(a[0])
@@ -278,7 +290,7 @@ func TestTooManyForTheStoreInOneBatch(t *testing.T) {
 }
 
 func TestASnapshotOfNothing(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("a1")
 		r.offer(ev("a1", "a=1"))
 		assert.Empty(t, r.seq.Snapshot(-1))

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
 )
 
 // saying is the event with another payload.
@@ -47,7 +49,7 @@ func TestANumberIsOneEvents(t *testing.T) {
 			r.offer(ev("a1", "a=1"), first())
 			r.failing("a1", nil)
 			r.stop()
-			r.start(Config{})
+			r.start(Config[*Event]{})
 			return func() { require.NoError(r.t, r.seq.Resume(r.t.Context(), key("a"))) }
 		},
 		"held behind a gap": func(r *rig) func() {
@@ -68,7 +70,7 @@ func TestANumberIsOneEvents(t *testing.T) {
 		"done, after a restart": func(r *rig) func() {
 			r.offer(ev("a1", "a=1"), first())
 			r.stop()
-			r.start(Config{})
+			r.start(Config[*Event]{})
 			return func() {}
 		},
 	}
@@ -83,7 +85,7 @@ func TestANumberIsOneEvents(t *testing.T) {
 	for stage, reach := range stages {
 		for name, other := range others {
 			t.Run(stage+"/"+name, func(t *testing.T) {
-				story(t, Config{}, func(t *testing.T, r *rig) {
+				story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 					more := reach(r)
 					var told []Outcome
 					copied := *other
@@ -115,8 +117,8 @@ func TestANumberIsOneEvents(t *testing.T) {
 
 // TestPartsOfWhatIsDone: numbers that are done by several events, or by none.
 func TestPartsOfWhatIsDone(t *testing.T) {
-	source := &archive{noSuch: []Range{{key("c"), 1, 2}}}
-	story(t, Config{Failure: Skip, Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	source := &archive{noSuch: []Range{{Stream: key("c"), From: 1, To: 2}}}
+	story(t, Config[*Event]{Failure: dispatcher.DeadLetter, Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		r.failing("given", errors.New("no money"))
 		r.offer(ev("a1", "a=1"), ev("b1", "b=1"), ev("both", "a=2, b=2"), ev("given", "a=3"), ev("c3", "c=3"))
 		r.sleep(time.Minute)
@@ -139,7 +141,7 @@ func TestPartsOfWhatIsDone(t *testing.T) {
 
 // TestWhatWasPrunedIsADuplicateByItsNumbers, which is counted.
 func TestWhatWasPrunedIsADuplicateByItsNumbers(t *testing.T) {
-	story(t, Config{Retention: time.Hour}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Retention: time.Hour}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"))
 		r.sleep(3 * time.Hour)
 		r.offer(ev("a1", "a=1"), ev("another", "a=1"))
@@ -153,9 +155,9 @@ func TestWhatWasPrunedIsADuplicateByItsNumbers(t *testing.T) {
 func TestOneIDForManyNumbers(t *testing.T) {
 	var log bytes.Buffer
 	ran := map[string]int{}
-	cfg := Config{GapTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := Config[*Event]{GapTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	var r *rig
-	cfg.Handler = func(_ context.Context, job Job) error {
+	cfg.Handler = func(_ context.Context, job Job[*Event]) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.fail["all"] != nil {
@@ -242,7 +244,7 @@ func TestHashIsOfWhatAnEventSays(t *testing.T) {
 // dead letter, in the log either.
 func TestNoDeadLetterIsToldOfThatIsNone(t *testing.T) {
 	var log bytes.Buffer
-	cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), DeadLetter: func(context.Context, *Event, error) error { return nil }}
+	cfg := Config[*Event]{Logger: slog.New(slog.NewTextHandler(&log, nil)), DeadLetter: func(context.Context, *Event, error) error { return nil }}
 	story(t, cfg, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("bad"))
 		r.offer(series("a", 1, 3)...)

@@ -5,50 +5,78 @@ import (
 	"time"
 )
 
-// Handler does the work of an event. It may assume that no other handler runs
-// whose lock keys conflict, and that every earlier event of its streams with
-// such keys has ended.
+// Handler processes an event. No other handler with conflicting lock keys runs
+// at the same time, and every earlier event of its streams with such keys has
+// ended.
 //
 // When it returns nil the event's numbers become done, in a transaction of the
-// store's own that may serve many events: if the process dies in between, the
-// event runs again, so the effect should be idempotent. A handler that writes
-// to the store's own database avoids that by committing its effect with the
-// numbers; see package sqlstore.
+// store that may serve many events: if the process dies before that, the event
+// runs again, so the effect should be idempotent. A handler that writes to the
+// store's database can commit its effect together with the numbers instead; see
+// package sqlstore.
 //
 // An error, a panic or runtime.Goexit is a failed attempt; see [Config] for
-// what follows. When only the commit has failed, the next attempt is at that
-// alone, without the handler.
-type Handler func(ctx context.Context, job Job) error
+// what follows. If only the commit has failed, only that is repeated, without
+// the handler.
+type Handler[T any] func(ctx context.Context, job Job[T]) error
 
-// Job is an event that is being handled. It is valid until the handler
-// returns, the event beyond that.
-type Job struct {
+// Job is an event that is being handled. It is valid until the handler returns;
+// the event stays valid.
+type Job[T any] struct {
 	Event *Event
-	task  *task
+	// Value is the result of [Config.Decode], or the event itself without it.
+	Value T
+
+	item *item[T]
 }
 
-// NewJob returns a job for an event outside of a [Sequencer], with the given
-// fencing tokens: for tests of stores and handlers.
-func NewJob(e *Event, fences []int64) Job {
-	return Job{Event: e, task: &task{event: e, fences: fences, attempts: 1, started: time.Now()}}
+// Commitment is the part of a [Job] that a store needs to commit its effect and
+// its record in one transaction.
+type Commitment interface {
+	Record() Record
+	Replied() []byte
+	Committed()
 }
 
-// Attempt counts the calls of the handler for the event, this one included,
-// and those before it was parked too.
-func (j Job) Attempt() int { return j.task.attempts }
+// NewJob returns a job for an event without a [Sequencer], in a term and with
+// the given fencing tokens, for tests of stores and handlers.
+func NewJob(term Term, e *Event, fences []int64) Job[*Event] {
+	info := term.Info()
+	it := &item[*Event]{event: e, value: e, term: &info, attempts: 1, started: time.Now()}
+	for _, p := range e.Positions {
+		it.Add(p.Stream, p.Place(), p.End)
+	}
+	it.prepare()
+	it.fences, it.known = fences, nil
+	return Job[*Event]{e, e, it}
+}
 
-// Record returns the record of the job as processed, for a store to commit
-// with the handler's effect. If the handler fails after that, the store is asked
+// Attempt returns the number of calls of the handler for the event, including
+// this one and those before it was parked.
+func (j Job[T]) Attempt() int { return j.item.attempts }
+
+// Record returns the record of the job as applied, for a store to commit with
+// the handler's effect. If the handler fails after that, the store is asked
 // whether it was committed.
-func (j Job) Record() Record {
-	j.task.doubtful = true
-	return j.task.record(Processed, "")
+func (j Job[T]) Record() Record {
+	j.item.run.Tries()
+	return j.item.record(StatusApplied, "")
 }
 
-// Committed tells the sequencer that the job's record is durable, so that it
-// need not commit it; the event is done then, whatever the handler returns. It
-// is for stores that give handlers a transaction.
-func (j Job) Committed() { j.task.committed = true }
+// Reply sets the handler's reply: it becomes JobState.Reply in the transaction
+// that makes the event done, and [Outcome].Reply, also for a repeat of the
+// event. It may have [MaxReply] bytes; with more, the commit is refused with
+// [ErrReply]. A second call replaces the first. The reply of an attempt that fails
+// counts for nothing.
+func (j Job[T]) Reply(reply []byte) { j.item.reply = reply }
 
-// IsCommitted tells whether Committed was called.
-func (j Job) IsCommitted() bool { return j.task.committed }
+// Replied returns the reply, for stores.
+func (j Job[T]) Replied() []byte { return j.item.reply }
+
+// Committed reports to the sequencer that the job's record is durable, so that
+// it does not commit it; the event is done then, whatever the handler returns.
+// It is for stores that give handlers a transaction.
+func (j Job[T]) Committed() { j.item.committed = true }
+
+// IsCommitted reports whether Committed was called.
+func (j Job[T]) IsCommitted() bool { return j.item.committed }

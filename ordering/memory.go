@@ -2,10 +2,7 @@ package ordering
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,21 +11,16 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
-// Memory is a [Store] that ends with the process: for tests, to start with,
-// and where the source sends everything again after a restart. It remembers
-// every stream, and every job state that was not pruned. Its methods never
-// wait for anything but each other.
+// Memory is a [Store] that ends with the process: for tests, for a start, and
+// for sources that send everything again after a restart. It keeps every
+// stream, and every job state that was not pruned. Its methods wait only for
+// each other.
 type Memory struct {
-	mu struct {
+	solo Solo
+	mu   struct {
 		sync.Mutex
-		closed   bool
-		streams  map[lockkeys.Key]*memoryStream
-		jobs     map[place]JobState // by the first number that the event made done, or failed with
-		skips    map[lockkeys.Key][]Skipped
-		parkings map[string]*memoryParking
-		held     map[int64]HeldEvent
-		lastHeld int64                    // the largest key of held so far
-		index    *btree.BTreeG[heldPlace] // of held: each event on each of its streams
+		closed    bool
+		consumers map[string]*memoryConsumer // by name
 	}
 }
 
@@ -37,24 +29,198 @@ var _ Store = (*Memory)(nil)
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
 	m := &Memory{}
-	m.mu.streams = map[lockkeys.Key]*memoryStream{}
-	m.mu.jobs = map[place]JobState{}
-	m.mu.skips = map[lockkeys.Key][]Skipped{}
-	m.mu.parkings = map[string]*memoryParking{}
-	m.mu.held = map[int64]HeldEvent{}
-	m.mu.index = btree.NewG(32, heldPlace.less)
+	m.mu.consumers = map[string]*memoryConsumer{}
 	return m
 }
 
-// memoryStream is what the store knows of a stream.
+// Solo is that of all sequencers on the store.
+func (m *Memory) Solo() *Solo { return &m.solo }
+
+// memoryConsumer is the data of a consumer's name. The store's mutex guards it.
+type memoryConsumer struct {
+	terms    map[string]*memoryTerm // the latest of each partition
+	streams  map[lockkeys.Key]*memoryStream
+	jobs     map[place]JobState // by the first number that the event made done, or failed with
+	commands map[string]JobState
+	skips    map[lockkeys.Key][]Skipped
+	marks    map[Hash]memoryMark
+	parkings map[string]*memoryParking
+	held     map[int64]HeldEvent
+	lastHeld int64                    // the largest key of held so far
+	index    *btree.BTreeG[heldPlace] // of held: each event on each of its streams
+}
+
+func (m *Memory) consumerLocked(name string) *memoryConsumer {
+	c := m.mu.consumers[name]
+	if c == nil {
+		c = &memoryConsumer{
+			terms:    map[string]*memoryTerm{},
+			streams:  map[lockkeys.Key]*memoryStream{},
+			jobs:     map[place]JobState{},
+			commands: map[string]JobState{},
+			skips:    map[lockkeys.Key][]Skipped{},
+			marks:    map[Hash]memoryMark{},
+			parkings: map[string]*memoryParking{},
+			held:     map[int64]HeldEvent{},
+			index:    btree.NewG(32, heldPlace.less),
+		}
+		m.mu.consumers[name] = c
+	}
+	return c
+}
+
+// enter locks the store, if it is open.
+func (m *Memory) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.mu.closed {
+		m.mu.Unlock()
+		return ErrStoreClosed
+	}
+	return nil
+}
+
+// Begin implements [Store].
+func (m *Memory) Begin(ctx context.Context, c Consumer) (Term, error) {
+	c, err := c.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	consumer := m.consumerLocked(c.Name)
+	t := &memoryTerm{
+		memoryReader: memoryReader{memory: m, name: c.Name},
+		info:         TermInfo{Consumer: c, Number: 1, Token: 1, Since: time.Now()},
+	}
+	if last := consumer.terms[c.Partition]; last != nil {
+		t.info.Number, t.info.Token = last.info.Number+1, last.info.Token+1
+		t.info.Previous = &PreviousTerm{Holder: last.info.Holder, Since: last.info.Since, Ended: last.ended}
+	}
+	consumer.terms[c.Partition] = t
+	return t, nil
+}
+
+// Reader implements [Store].
+func (m *Memory) Reader(name string) Reader {
+	c, _ := Consumer{Name: name}.WithDefaults() // for an invalid name there is no data
+	return memoryReader{memory: m, name: c.Name}
+}
+
+// Commit commits a record in its own term. It is [Term].Commit for handlers,
+// which have a record from [Job.Record] but no term.
+func (m *Memory) Commit(ctx context.Context, r Record) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	c := m.consumerLocked(r.Term.Name)
+	if err := c.checkLocked(r.Term); err != nil {
+		return err
+	}
+	return c.commitLocked(r)
+}
+
+// Close implements [Store].
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.closed = true
+	return nil
+}
+
+// memoryReader implements [Reader] for a consumer's name.
+type memoryReader struct {
+	memory *Memory
+	name   string
+}
+
+// enter locks the store, if it is open. The caller must unlock it.
+func (r memoryReader) enter(ctx context.Context) (*memoryConsumer, error) {
+	if err := r.memory.enter(ctx); err != nil {
+		return nil, err
+	}
+	return r.memory.consumerLocked(r.name), nil
+}
+
+func (r memoryReader) leave() { r.memory.mu.Unlock() }
+
+// memoryTerm is a term of [Memory].
+type memoryTerm struct {
+	memoryReader
+	info  TermInfo
+	ended bool // by its holder
+}
+
+// Info implements [Term].
+func (t *memoryTerm) Info() TermInfo { return t.info }
+
+// checkLocked returns an error unless the term is the latest of its partition
+// and has not ended.
+func (c *memoryConsumer) checkLocked(info *TermInfo) error {
+	last := c.terms[info.Partition]
+	switch {
+	case last == nil || last.info.Token < info.Token:
+		lost := &LostError{Term: true, Known: uint64(info.Number)}
+		if last != nil {
+			lost.Has = uint64(last.info.Number)
+		}
+		return lost
+	case last.info.Token != info.Token || last.ended:
+		return &TakenOverError{Consumer: last.info.Consumer, Since: last.info.Since, Ended: last.info.Token == info.Token}
+	}
+	return nil
+}
+
+// begin locks the store, if it is open and the term has not ended. The caller
+// must unlock it.
+func (t *memoryTerm) begin(ctx context.Context) (*memoryConsumer, error) {
+	c, err := t.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkLocked(&t.info); err != nil {
+		t.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// End implements [Term].
+func (t *memoryTerm) End(ctx context.Context) error {
+	c, err := t.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	if t.ended && c.terms[t.info.Partition] == t {
+		return nil
+	}
+	if err := c.checkLocked(&t.info); err != nil {
+		return err
+	}
+	t.ended = true
+	return nil
+}
+
+// memoryStream is the state of a stream.
 //
 // Invariant: the numbers in done are above last+1.
 type memoryStream struct {
 	fence   int64
+	holder  *TermInfo // who acquired it last
 	last    uint64
 	done    Spans
 	ended   uint64
 	pruned  uint64         // the largest number of which a job state was pruned
+	held    int64          // how many events of it are held
 	parking *memoryParking // that closes it, or nil
 }
 
@@ -70,7 +236,7 @@ func (st *memoryStream) isNotDone(r Span) []Span {
 
 func (st *memoryStream) setDone(from, to uint64) {
 	if from > st.last+1 {
-		st.done = st.done.Add(Span{from, to})
+		st.done = st.done.Add(Span{From: from, To: to})
 		return
 	}
 	var next uint64
@@ -78,197 +244,47 @@ func (st *memoryStream) setDone(from, to uint64) {
 	st.last = next - 1
 }
 
-// begin locks the store, if it may be used.
-func (m *Memory) begin(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	if m.mu.closed {
-		m.mu.Unlock()
-		return ErrStoreClosed
-	}
-	return nil
-}
-
-func (m *Memory) streamLocked(key lockkeys.Key) *memoryStream {
-	st := m.mu.streams[key]
+func (c *memoryConsumer) streamLocked(key lockkeys.Key) *memoryStream {
+	st := c.streams[key]
 	if st == nil {
 		st = &memoryStream{}
-		m.mu.streams[key] = st
+		c.streams[key] = st
 	}
 	return st
 }
 
-// heldByLocked returns a stream for a writer who has its token.
-func (m *Memory) heldByLocked(fence int64, key lockkeys.Key) (*memoryStream, error) {
-	st := m.mu.streams[key]
-	if st == nil || st.fence != fence || fence == 0 {
+// heldByLocked returns a stream if the token is that of its holder.
+func (c *memoryConsumer) heldByLocked(fence int64, key lockkeys.Key) (*memoryStream, error) {
+	st := c.streams[key]
+	switch {
+	case st == nil || fence <= 0 || fence > st.fence:
 		return nil, fmt.Errorf("%w: stream %s, token %d", ErrFenced, key, fence)
+	case fence < st.fence:
+		return nil, &TakenOverError{Consumer: st.holder.Consumer, Since: st.holder.Since, Stream: &key}
 	}
 	return st, nil
 }
 
-// place is a number of a stream.
-type place struct {
-	stream lockkeys.Key
-	number uint64
-}
-
-func (p Position) place() place { return place{p.Stream, p.Number} }
-
-// Look implements [Store].
-func (m *Memory) Look(ctx context.Context, positions []Position) ([]NumberState, error) {
-	if err := m.begin(ctx); err != nil {
+// Acquire implements [Term].
+func (t *memoryTerm) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error) {
+	c, err := t.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer m.mu.Unlock()
-	states := make([]NumberState, len(positions))
-	for i, p := range positions {
-		if st := m.mu.streams[p.Stream]; st != nil {
-			states[i] = NumberState{Fence: st.fence, Done: st.isDone(p.Number), Pruned: p.Number <= st.pruned}
-		}
-		states[i].Job = m.jobLocked(p, states[i].Done)
-	}
-	return states, nil
-}
-
-// jobLocked returns the job state of a number. If that is done, it is not the one
-// of an event that had failed.
-func (m *Memory) jobLocked(p Position, done bool) *JobState {
-	if job, ok := m.mu.jobs[p.place()]; ok && !(done && job.Status == Failed) {
-		return &job
-	}
-	for _, s := range m.mu.skips[p.Stream] {
-		if s.From <= p.Number && p.Number <= s.To {
-			job := s.JobState()
-			return &job
-		}
-	}
-	return nil
-}
-
-// Acquire implements [Store].
-func (m *Memory) Acquire(ctx context.Context, streams []lockkeys.Key) ([]StreamState, error) {
-	if err := m.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
+	defer t.leave()
 	states := make([]StreamState, len(streams))
 	for i, key := range streams {
-		st := m.streamLocked(key)
+		st := c.streamLocked(key)
 		st.fence++
-		state := StreamState{Last: st.last, Done: slices.Clone(st.done), Fence: st.fence, Ended: st.ended, HeldAt: m.firstHeldLocked(key)}
+		st.holder = &t.info
+		state := StreamState{Last: st.last, Done: append(Spans(nil), st.done...), Fence: st.fence, Ended: st.ended, HeldAt: c.firstHeldLocked(key)}
 		if p := st.parking; p != nil {
 			state.Parked = p.ID
-			if at := p.streams[key]; state.HeldAt == 0 || at < state.HeldAt {
+			if at := p.streams[key].Position().Place(); state.HeldAt == 0 || at < state.HeldAt {
 				state.HeldAt = at
 			}
 		}
 		states[i] = state
 	}
 	return states, nil
-}
-
-// Commit implements [Store].
-func (m *Memory) Commit(ctx context.Context, r Record) error {
-	if r.Event == nil {
-		return ErrNilEvent
-	}
-	if len(r.Fences) != len(r.Event.Positions) || len(r.Fences) == 0 {
-		return fmt.Errorf("ordering: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(r.Event.Positions))
-	}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	for i, p := range r.Event.Positions {
-		st, err := m.heldByLocked(r.Fences[i], p.Stream)
-		if err != nil {
-			return err
-		}
-		if st.isDone(p.Number) {
-			return fmt.Errorf("%w: %s", ErrDuplicate, p)
-		}
-	}
-	for _, p := range r.Event.Positions {
-		st := m.mu.streams[p.Stream]
-		st.setDone(p.Number, p.Number)
-		if p.End {
-			st.ended = p.Number
-		}
-	}
-	m.mu.jobs[firstOf(r.Event.Positions).place()] = r.JobState
-	if r.Held {
-		m.forgetLocked(r.JobState.Positions)
-	}
-	return nil
-}
-
-// Skip implements [Store].
-func (m *Memory) Skip(ctx context.Context, s Skipped) error {
-	if s.From == 0 || s.From > s.To || s.To > MaxNumber {
-		return fmt.Errorf("ordering: skip of stream %s, numbers %d to %d: %w", s.Stream, s.From, s.To, errRange)
-	}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	st, err := m.heldByLocked(s.Fence, s.Stream)
-	if err != nil {
-		return err
-	}
-	for _, part := range st.isNotDone(Span{s.From, s.To}) {
-		s.From, s.To = part.From, part.To
-		m.mu.skips[s.Stream] = append(m.mu.skips[s.Stream], s)
-		st.setDone(part.From, part.To)
-	}
-	return nil
-}
-
-var errRange = errors.New("no such range: it goes from 1 on, upwards")
-
-// Prune implements [Store]. It looks at every job state there is.
-func (m *Memory) Prune(ctx context.Context, before time.Time) (int64, error) {
-	if err := m.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer m.mu.Unlock()
-	parked := m.parkedEventsLocked()
-	n := 0
-	prune := func(p Position) {
-		st := m.streamLocked(p.Stream)
-		st.pruned = max(st.pruned, p.Number)
-	}
-	maps.DeleteFunc(m.mu.jobs, func(at place, job JobState) bool {
-		if !job.Ended.Before(before) || job.Status == Failed && parked[at] {
-			return false
-		}
-		if job.Status != Failed { // which has made nothing done
-			for _, p := range job.Positions {
-				prune(p)
-			}
-		}
-		n++
-		return true
-	})
-	for stream, skips := range m.mu.skips {
-		m.mu.skips[stream] = slices.DeleteFunc(skips, func(s Skipped) bool {
-			if !s.Time.Before(before) {
-				return false
-			}
-			prune(Position{Stream: stream, Number: s.To})
-			n++
-			return true
-		})
-	}
-	return int64(n), nil
-}
-
-// Close implements [Store].
-func (m *Memory) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.closed = true
-	return nil
 }

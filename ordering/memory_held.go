@@ -3,7 +3,6 @@ package ordering
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -21,30 +20,33 @@ func (p heldPlace) less(q heldPlace) bool {
 	return cmp.Or(p.stream.Compare(q.stream), cmp.Compare(p.number, q.number), cmp.Compare(p.id, q.id)) < 0
 }
 
-// Hold implements [Store].
-func (m *Memory) Hold(ctx context.Context, events []*Event, fences Fences) error {
-	if slices.Contains(events, nil) {
-		return ErrNilEvent
+// Hold implements [Term].
+func (t *memoryTerm) Hold(ctx context.Context, events []*Event, fences Fences) error {
+	for _, e := range events {
+		if err := checkHeld(e); err != nil {
+			return err
+		}
 	}
-	if err := m.begin(ctx); err != nil {
+	c, err := t.begin(ctx)
+	if err != nil {
 		return err
 	}
-	defer m.mu.Unlock()
+	defer t.leave()
 	for _, e := range events {
 		for _, p := range e.Positions {
-			if _, err := m.heldByLocked(fences[p.Stream], p.Stream); err != nil {
+			if _, err := c.heldByLocked(fences[p.Stream], p.Stream); err != nil {
 				return err
 			}
 		}
 	}
-	last := m.mu.lastHeld
+	last := c.lastHeld
 	for _, e := range events {
-		id := m.heldLocked(e.Positions)
+		id := c.heldLocked(e.Positions)
 		if id == 0 {
-			m.holdLocked(HeldEvent{Event: e})
-		} else if held := m.mu.held[id].Event; !held.IsCopy(e) {
-			for ; m.mu.lastHeld > last; m.mu.lastHeld-- { // none of them
-				m.forgetLocked(m.mu.held[m.mu.lastHeld].Positions)
+			c.holdLocked(HeldEvent{Event: e})
+		} else if held := c.held[id].Event; !held.IsCopy(e) {
+			for ; c.lastHeld > last; c.lastHeld-- { // none of them
+				c.forgetLocked(c.held[c.lastHeld].Positions)
 			}
 			return conflict(e, held)
 		}
@@ -52,14 +54,17 @@ func (m *Memory) Hold(ctx context.Context, events []*Event, fences Fences) error
 	return nil
 }
 
-// heldLocked returns the key of the held event with these numbers, 0 for none.
-func (m *Memory) heldLocked(positions []Position) (id int64) {
+// heldLocked returns the key of the held event with these numbers, or 0.
+func (c *memoryConsumer) heldLocked(positions []Position) (id int64) {
+	if len(positions) == 0 {
+		return 0
+	}
 	at := positions[0]
-	m.mu.index.AscendGreaterOrEqual(heldPlace{stream: at.Stream, number: at.Number}, func(p heldPlace) bool {
-		if p.stream != at.Stream || p.number != at.Number {
+	c.index.AscendGreaterOrEqual(heldPlace{stream: at.Stream, number: at.Place()}, func(p heldPlace) bool {
+		if p.stream != at.Stream || p.number != at.Place() {
 			return false
 		}
-		if SameNumbers(m.mu.held[p.id].Positions, positions) {
+		if SameNumbers(c.held[p.id].Positions, positions) {
 			id = p.id
 		}
 		return id == 0
@@ -67,53 +72,57 @@ func (m *Memory) heldLocked(positions []Position) (id int64) {
 	return id
 }
 
-func (m *Memory) holdLocked(h HeldEvent) {
-	m.mu.lastHeld++
-	m.mu.held[m.mu.lastHeld] = h
+func (c *memoryConsumer) holdLocked(h HeldEvent) {
+	c.lastHeld++
+	c.held[c.lastHeld] = h
 	for _, p := range h.Positions {
-		m.mu.index.ReplaceOrInsert(heldPlace{p.Stream, p.Number, m.mu.lastHeld})
+		c.index.ReplaceOrInsert(heldPlace{p.Stream, p.Place(), c.lastHeld})
+		c.streamLocked(p.Stream).held++
 	}
 }
 
-// forgetLocked forgets the held event with these numbers, if there is one.
-func (m *Memory) forgetLocked(positions []Position) {
-	id := m.heldLocked(positions)
+// forgetLocked deletes the held event with these numbers, if there is one.
+func (c *memoryConsumer) forgetLocked(positions []Position) {
+	id := c.heldLocked(positions)
 	if id == 0 {
 		return
 	}
-	delete(m.mu.held, id)
+	delete(c.held, id)
 	for _, p := range positions {
-		m.mu.index.Delete(heldPlace{p.Stream, p.Number, id})
+		c.index.Delete(heldPlace{p.Stream, p.Place(), id})
+		c.streams[p.Stream].held--
 	}
 }
 
-// Forget implements [Store].
-func (m *Memory) Forget(ctx context.Context, e *Event, fences Fences) error {
-	if e == nil {
-		return ErrNilEvent
-	}
-	if err := m.begin(ctx); err != nil {
+// Forget implements [Term].
+func (t *memoryTerm) Forget(ctx context.Context, e *Event, fences Fences) error {
+	if err := checkHeld(e); err != nil {
 		return err
 	}
-	defer m.mu.Unlock()
+	c, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
 	for _, p := range e.Positions {
-		if _, err := m.heldByLocked(fences[p.Stream], p.Stream); err != nil {
+		if _, err := c.heldByLocked(fences[p.Stream], p.Stream); err != nil {
 			return err
 		}
 	}
-	m.forgetLocked(e.Positions)
+	c.forgetLocked(e.Positions)
 	return nil
 }
 
-// Held implements [Store].
-func (m *Memory) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) ([]HeldEvent, error) {
-	if err := m.begin(ctx); err != nil {
+// Held implements [Reader].
+func (r memoryReader) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) ([]HeldEvent, error) {
+	c, err := r.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer m.mu.Unlock()
+	defer r.leave()
 	var events []HeldEvent
-	m.mu.index.AscendGreaterOrEqual(heldPlace{stream: stream, number: from}, func(p heldPlace) bool {
-		h := m.mu.held[p.id]
+	c.index.AscendGreaterOrEqual(heldPlace{stream: stream, number: from}, func(p heldPlace) bool {
+		h := c.held[p.id]
 		if p.stream != stream || len(events) >= limit {
 			return false
 		}
@@ -127,8 +136,8 @@ func (m *Memory) Held(ctx context.Context, stream lockkeys.Key, from uint64, lim
 }
 
 // firstHeldLocked returns the number of the first event held of a stream, or 0.
-func (m *Memory) firstHeldLocked(stream lockkeys.Key) (number uint64) {
-	m.mu.index.AscendGreaterOrEqual(heldPlace{stream: stream}, func(p heldPlace) bool {
+func (c *memoryConsumer) firstHeldLocked(stream lockkeys.Key) (number uint64) {
+	c.index.AscendGreaterOrEqual(heldPlace{stream: stream}, func(p heldPlace) bool {
 		if p.stream == stream {
 			number = p.number
 		}
@@ -137,15 +146,16 @@ func (m *Memory) firstHeldLocked(stream lockkeys.Key) (number uint64) {
 	return number
 }
 
-// Backlog implements [Store].
-func (m *Memory) Backlog(ctx context.Context) ([]lockkeys.Key, error) {
-	if err := m.begin(ctx); err != nil {
+// Backlog implements [Reader].
+func (r memoryReader) Backlog(ctx context.Context) ([]lockkeys.Key, error) {
+	c, err := r.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer m.mu.Unlock()
+	defer r.leave()
 	var streams []lockkeys.Key
-	m.mu.index.Ascend(func(p heldPlace) bool {
-		st := m.mu.streams[p.stream]
+	c.index.Ascend(func(p heldPlace) bool {
+		st := c.streams[p.stream]
 		open := st == nil || st.parking == nil
 		if open && (len(streams) == 0 || streams[len(streams)-1] != p.stream) {
 			streams = append(streams, p.stream)

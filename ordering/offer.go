@@ -2,270 +2,191 @@ package ordering
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime/debug"
-	"time"
+	"slices"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
-// Offer takes an event from a source. It waits while the dispatcher is full,
-// while the store is asked for streams that are not in memory, and while the
-// store takes in what is held; other offers wait meanwhile.
+// Offer accepts an event from a source. It waits while the dispatcher is full,
+// and while too many events wait for the store, which is backpressure for the
+// source.
 //
-// If the error is nil, done, which may be nil, is called with the outcome.
-// Otherwise the event was not accepted: the error is an [*EventError],
-// [ErrNilEvent], [dispatcher.ErrTooLarge], that of ctx, [ErrClosed], one that
-// wraps [ErrStopped], or the store's.
+// An event with an ID and no numbers is a command, see [Event.IsCommand].
 //
-// A handler may offer events, with its context, but not wait for what becomes
-// of them. Where the offer itself would have to wait for other handlers, its
+// If the error is nil, the event is accepted, and done, which may be nil, is
+// called with the outcome. Otherwise the error is or wraps an [*EventError],
+// [ErrNilEvent], [dispatcher.ErrTooLarge], that of ctx, [ErrClosed], or
+// [ErrStopped]. If ctx ends while an accepted event waits for a full
+// dispatcher, it stays accepted, and is submitted when there is room.
+//
+// A handler may offer events, with its context, but must not wait for their
+// outcomes. If the offer itself would have to wait for other handlers, its
 // error is [dispatcher.ErrNested].
-func (s *Sequencer) Offer(ctx context.Context, e *Event, done Done) error {
+func (s *Sequencer[T]) Offer(ctx context.Context, e *Event, done Done) error {
 	if err := s.validate(e); err != nil {
 		return err
 	}
-	if err := s.begin(ctx); err != nil {
+	it := s.newItem(e, done)
+	err := s.checkSize(it)
+	if err == nil {
+		err = s.begins(ctx)
+	}
+	if err != nil {
+		s.recycle(it)
 		return err
 	}
-	defer s.passTurn()
-	return s.offer(ctx, e, done)
+	defer s.submitter.pass()
+	s.offer(ctx, it)
+	return nil
 }
 
-// batchChunk is how many events of a batch are taken in one turn.
+// batchChunk is the number of events of a batch that are accepted in one turn.
 const batchChunk = 1024
 
-// OfferBatch takes events in the order given, and asks the store for the
-// streams of many of them at once. It returns how many were accepted, from the
-// first on; if that is not all of them, the error is that of [Sequencer.Offer]
-// for the next one.
-func (s *Sequencer) OfferBatch(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
-	good := 0
-	var bad error
-	for good < len(events) && bad == nil {
-		if bad = s.validate(events[good]); bad == nil {
-			good++
-		}
+// OfferBatch accepts events in the given order. It returns how many were
+// accepted, from the first on; if not all, the error is that of
+// [Sequencer.Offer] for the next one.
+func (s *Sequencer[T]) OfferBatch(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
+	for accepted < len(events) && err == nil {
+		accepted, err = s.offerChunk(ctx, events, accepted, done)
 	}
-	for accepted < good {
-		n, err := s.offerChunk(ctx, events[accepted:min(good, accepted+batchChunk)], done)
-		accepted += n
-		if err != nil {
-			return accepted, err
-		}
-	}
-	return accepted, bad
+	return accepted, err
 }
 
-func (s *Sequencer) offerChunk(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
-	if err := s.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer s.passTurn()
-	if err := s.load(ctx, s.unknown(events...)); err != nil {
-		return 0, err
-	}
-	for _, e := range events {
-		if err := s.offer(ctx, e, done); err != nil {
-			return accepted, err
+// offerChunk accepts events, starting at index from, and returns the index of
+// the first that was not accepted.
+func (s *Sequencer[T]) offerChunk(ctx context.Context, events []*Event, from int, done Done) (accepted int, err error) {
+	var items []*item[T]
+	for i := from; i < len(events) && len(items) < batchChunk && err == nil; i++ {
+		if err = s.validate(events[i]); err != nil {
+			break
 		}
-		accepted++
+		it := s.newItem(events[i], done)
+		if err = s.checkSize(it); err == nil {
+			items = append(items, it)
+		}
 	}
-	return accepted, nil
+	if len(items) == 0 {
+		return from, err
+	}
+	if err := s.begins(ctx); err != nil {
+		return from, err
+	}
+	defer s.submitter.pass()
+	for i, it := range items {
+		if s.stopped.Load() {
+			return from + i, s.Err()
+		}
+		s.offer(ctx, it)
+	}
+	return from + len(items), err
 }
 
-func (s *Sequencer) validate(e *Event) error {
+// validate returns an error if an event cannot be accepted.
+func (s *Sequencer[T]) validate(e *Event) error {
 	if e == nil {
 		return ErrNilEvent
 	}
-	if err := e.Validate(); err != nil {
-		return err
+	validate := e.Validate
+	if e.IsCommand() {
+		validate = e.validateTexts
 	}
+	return validate()
+}
+
+// checkSize returns an error for an event that is too large for the dispatcher.
+func (s *Sequencer[T]) checkSize(it *item[T]) error {
 	most := s.cfg.Dispatcher.MaxPendingBytes
 	if most == 0 {
 		return nil
 	}
-	size, err := s.size(e)
+	size, err := s.size(it)
 	if err == nil && size > most {
 		err = dispatcher.ErrTooLarge
 	}
 	if err != nil {
-		return fmt.Errorf("ordering: event %.80q: %w", e.Name(), err)
+		return fmt.Errorf("ordering: event %.80q: %w", it.event.Name(), err)
 	}
 	return nil
 }
 
-// size asks for the size of an event. A panic is the error.
-func (s *Sequencer) size(e *Event) (size int64, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &dispatcher.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return s.cfg.Dispatcher.Size(Job{Event: e}), nil
+// size returns the size of an event. A panic of Dispatcher.Size is the error.
+func (s *Sequencer[T]) size(it *item[T]) (size int64, err error) {
+	defer contain.Recover(&err)
+	return s.cfg.Dispatcher.Size(Job[T]{it.event, it.value, it}), nil
 }
 
-// begin takes the turn for a source.
-func (s *Sequencer) begin(ctx context.Context) error {
+// begins takes the turn for a source.
+func (s *Sequencer[T]) begins(ctx context.Context) error {
 	if s.stopped.Load() {
 		return s.Err()
 	}
-	if err := s.waitForSpace(ctx); err != nil {
-		return err
+	if s.crowded.Load() {
+		if err := s.waitForSpace(ctx); err != nil {
+			return err
+		}
 	}
 	return s.takeTurn(ctx)
 }
 
-// offer finds an event's place, and submits what may run now. The caller has
-// the turn.
-func (s *Sequencer) offer(ctx context.Context, e *Event, done Done) error {
-	t := s.newTask(e, done)
-	var a after
-	defer s.do(&a)
-	s.mu.Lock()
-	for !s.placeLocked(t) {
-		s.mu.Unlock()
-		if err := s.load(ctx, s.unknown(e)); err != nil {
-			s.recycle(t)
-			return err
+// waitForSpace waits while too many events wait for the store.
+func (s *Sequencer[T]) waitForSpace(ctx context.Context) error {
+	for s.crowded.Load() {
+		if s.within(ctx) { // the store may wait for handlers
+			return dispatcher.ErrNested
 		}
 		s.mu.Lock()
-	}
-	if s.mu.err != nil {
-		defer s.mu.Unlock()
-		s.unplaceLocked(t)
-		return s.mu.err
-	}
-	s.open.Add(1)
-	ready := s.arriveLocked(t, &a)
-	var behind []*stream // where events wait for this one
-	if ready {
-		s.advanceLocked(t, &a)
-		for _, slot := range t.slots {
-			if len(slot.stream.early) > 0 {
-				behind = append(behind, slot.stream)
-			}
+		if !s.crowded.Load() {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.mu.space == nil {
+			s.mu.space = make(chan struct{})
+		}
+		space := s.mu.space
+		s.mu.Unlock()
+		select {
+		case <-space:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.accepting.Done():
+			return s.Err()
 		}
 	}
-	s.mu.Unlock()
-	if !ready {
-		return nil
-	}
-	if err := s.enter(ctx, t, func(_ error, a *after) { s.refundLocked(t, a) }); err != nil {
-		return s.submitError(err)
-	}
-	s.pump(ctx, behind)
 	return nil
 }
 
-// refundLocked lets go of a task that was ready and could not be submitted.
-func (s *Sequencer) refundLocked(t *task, a *after) {
-	for _, slot := range t.slots {
-		s.closeGapLocked(slot.stream, a)
-	}
-	s.lookAgainLocked(t, a)
-	s.unplaceLocked(t)
-	s.open.Add(-1)
-	s.drainedLocked()
-}
-
-// arriveLocked finds out what is to become of an event that has come. It is
-// ready if it is the next one on all its streams; otherwise it was dealt with.
-func (s *Sequencer) arriveLocked(t *task, a *after) (ready bool) {
-	var other *task // on its way with a number of t
-	done, ended, early := 0, false, false
-	for _, slot := range t.slots {
-		st, n := slot.stream, slot.number
-		isDone, twin := st.onItsWay(n)
-		if isDone {
-			done++
+// offer passes an event to the core, and submits everything that may run as a
+// result. The caller has the turn.
+func (s *Sequencer[T]) offer(ctx context.Context, it *item[T]) {
+	it.offered = true
+	s.open.Add(1)
+	u := &s.submitter
+	s.mu.Lock()
+	actions := s.stepLocked(core.Arrived{Event: &it.Event})
+	for _, a := range actions {
+		if a, ok := a.(core.Submit); ok {
+			if len(s.mu.queue) == 0 {
+				u.batch = append(u.batch, itemOf[T](a.Event))
+			} else { // behind those
+				s.mu.queue = append(s.mu.queue, itemOf[T](a.Event))
+			}
 		}
-		if twin != nil {
-			other = twin
-		}
-		early = early || n != st.next
-		ended = ended || st.ended > 0 && n > st.ended
 	}
-	switch {
-	case done > 0:
-		s.checkLocked(t)
-	case other != nil && other.event.IsCopy(t.event):
-		s.joinTwinLocked(other, t, a)
-	case (other != nil || ended) && !t.checked:
-		s.checkLocked(t)
-	case other != nil:
-		s.refuseLocked(t, conflict(t.event, other.event), a)
-	case ended:
-		s.refuseLocked(t, ErrEnded, a)
-	default:
-		if !t.held {
-			s.seeIDLocked(t.event, a)
-		}
-		return s.acceptLocked(t, early, a)
+	if _, ok := only[core.Submit](actions); ok { // mostly
+		actions = nil
 	}
-	return false
-}
-
-// acceptLocked does so with an event that may run, now or later.
-func (s *Sequencer) acceptLocked(t *task, early bool, a *after) (ready bool) {
-	switch {
-	case s.mustHoldLocked(t):
-		s.holdLocked(t, a)
-	case early || t.held:
-		s.bufferLocked(t, a)
-	default:
-		return true
+	actions = slices.Clone(actions)
+	left := len(s.mu.queue) > 0
+	s.mu.Unlock()
+	s.execute(actions, s.tellAside)
+	if len(u.batch) > 0 {
+		s.submitBatch(ctx)
 	}
-	return false
-}
-
-// joinTwinLocked lets a copy of an event have the outcome of the first one, and
-// wait with it if that is early.
-func (s *Sequencer) joinTwinLocked(first, t *task, a *after) {
-	e, done := t.event, t.done
-	s.fedLocked(t)
-	s.recycle(t)
-	if done == nil { // nobody is to be told
-		s.counts.add(Duplicate)
-		s.open.Add(-1)
-		s.drainedLocked()
-		return
+	if left {
+		s.submitQueue(ctx)
 	}
-	full := first.early && s.crowdedLocked(e)
-	first.joined = append(first.joined, twin{e, done})
-	if first.early {
-		s.mu.early++
-		s.mu.bytes += e.Size()
-	}
-	if full {
-		s.overflowLocked(first, a)
-	}
-}
-
-// endLocked ends a task that was not submitted.
-func (s *Sequencer) endLocked(t *task, o Outcome, a *after) {
-	s.fedLocked(t)
-	for _, slot := range t.slots {
-		s.restLocked(slot.stream)
-	}
-	t.outcome = o
-	a.ended = append(a.ended, t)
-}
-
-// refuseLocked ends a task that can never run. One that the store holds was
-// acknowledged, so it is parked for an operator.
-func (s *Sequencer) refuseLocked(t *task, err error, a *after) {
-	e := t.event
-	for _, slot := range t.slots {
-		a.notices = append(a.notices, Notice{Kind: EventRefused, Time: time.Now(), Stream: slot.stream.key, Event: e, Err: err})
-	}
-	if errors.As(err, new(*ConflictError)) {
-		s.counts.conflicts.Add(1)
-	}
-	if t.held {
-		s.rejectLocked(t, err, a)
-		return
-	}
-	s.endLocked(t, Outcome{Result: Refused, Err: err}, a)
 }

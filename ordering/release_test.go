@@ -15,9 +15,9 @@ import (
 func TestKeysAreKeptUntilTheCommit(t *testing.T) {
 	var r *rig
 	released := make(chan error, 2)
-	cfg := Config{
-		Dispatcher: dispatcher.Config[Job]{Workers: 4},
-		Handler: func(ctx context.Context, job Job) error {
+	cfg := Config[*Event]{
+		Dispatcher: dispatcher.Config[Job[*Event]]{Workers: 4},
+		Handler: func(ctx context.Context, job Job[*Event]) error {
 			if job.Event.ID == "a1" {
 				released <- dispatcher.Release(ctx, lockkeys.MustParse("a"))
 			}
@@ -44,7 +44,7 @@ func TestKeysAreKeptUntilTheCommit(t *testing.T) {
 // TestCloseInAHandler: it would wait for itself, whatever its context.
 func TestCloseInAHandler(t *testing.T) {
 	var r *rig
-	cfg := Config{Handler: func(ctx context.Context, job Job) error {
+	cfg := Config[*Event]{Handler: func(ctx context.Context, job Job[*Event]) error {
 		require.ErrorIs(t, r.seq.Close(), dispatcher.ErrNested)
 		require.ErrorIs(t, r.seq.Shutdown(ctx), dispatcher.ErrNested)
 		require.ErrorIs(t, r.seq.Drain(context.Background()), dispatcher.ErrNested)
@@ -55,5 +55,17 @@ func TestCloseInAHandler(t *testing.T) {
 		r = made
 		r.offer(series("a", 1, 3)...)
 		require.Equal(t, []string{"a1", "a2", "a3"}, r.ran())
+	})
+}
+
+// TestAnEventIsNotHeld by its handler: it would be committed before its work is done.
+func TestAnEventIsNotHeld(t *testing.T) {
+	cfg := Config[*Event]{Failure: dispatcher.DeadLetter, Handler: func(ctx context.Context, _ Job[*Event]) error {
+		_, err := dispatcher.Hold(ctx)
+		return dispatcher.Permanent(err)
+	}}
+	story(t, cfg, func(t *testing.T, r *rig) {
+		_, err := r.seq.Do(t.Context(), command("pay-1", "10"))
+		require.ErrorIs(t, err, dispatcher.ErrStrictLocking)
 	})
 }

@@ -38,11 +38,18 @@ func series(stream string, first, last int) (events []*Event) {
 	return events
 }
 
+// begin begins a term on a store beside those of sequencers.
+func begin(t require.TestingT, store Store) Term {
+	term, err := store.Begin(context.Background(), Consumer{Partition: "of a test"})
+	require.NoError(t, err)
+	return term
+}
+
 // rig is a sequencer with a record of what it did.
 type rig struct {
 	t     *testing.T
 	store Store
-	seq   *Sequencer
+	seq   *Sequencer[*Event]
 
 	mu       sync.Mutex
 	given    map[string]bool     // IDs, if offered by give
@@ -54,7 +61,7 @@ type rig struct {
 }
 
 // story runs a test in virtual time, on a store in memory.
-func story(t *testing.T, cfg Config, tell func(t *testing.T, r *rig)) {
+func story(t *testing.T, cfg Config[*Event], tell func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, NewMemory())
 		r.start(cfg)
@@ -67,7 +74,7 @@ func newRig(t *testing.T, store Store) *rig {
 	return &rig{t: t, store: store, given: map[string]bool{}, outcomes: map[string][]Result{}, fail: map[string]error{}, gates: map[string]chan struct{}{}}
 }
 
-func (r *rig) start(cfg Config) {
+func (r *rig) start(cfg Config[*Event]) {
 	r.t.Helper()
 	cfg.Store, cfg.Observer = r.store, r.observe
 	if cfg.Handler == nil {
@@ -86,7 +93,7 @@ func (r *rig) stop() {
 	require.NoError(r.t, r.seq.Close())
 }
 
-func (r *rig) handle(ctx context.Context, job Job) error {
+func (r *rig) handle(ctx context.Context, job Job[*Event]) error {
 	r.mu.Lock()
 	gate, err := r.gates[job.Event.ID], r.fail[job.Event.ID]
 	r.mu.Unlock()
@@ -182,7 +189,7 @@ func (r *rig) parked() []Parking {
 // known is what the store knows of the first of the positions.
 func known(t *testing.T, store Store, positions string) NumberState {
 	t.Helper()
-	states, err := store.Look(t.Context(), ev("", positions).Positions)
+	states, err := begin(t, store).Look(t.Context(), ev("", positions).Positions)
 	require.NoError(t, err)
 	return states[0]
 }
@@ -210,7 +217,7 @@ func (a *archive) Replay(ctx context.Context, missing Range, deliver func(contex
 	a.asked = append(a.asked, missing)
 	var found []*Event
 	for _, e := range a.events {
-		if n, ok := e.On(missing.Stream); ok && n >= missing.From && n <= missing.To {
+		if p, _ := e.On(missing.Stream); missing.Has(p) {
 			found = append(found, e)
 		}
 	}
@@ -224,4 +231,12 @@ func (a *archive) requests() []Range {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]Range{}, a.asked...)
+}
+
+// pendingBytes is how much is on its way into the store.
+func pendingBytes(s *Sequencer[*Event]) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, bytes := s.mu.core.Pending()
+	return bytes
 }

@@ -3,167 +3,245 @@ package ordering
 import (
 	"context"
 	"errors"
-	"runtime/debug"
+	"fmt"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
-// errHalted is the error of a run that did not begin, since the sequencer
+// errHalted is the error of a run that did not begin because the sequencer
 // stops.
 var errHalted = errors.New("ordering: the sequencer stops")
 
-// keys derives a job's lock keys. An event that has none to give fails when it
-// is its turn, by its policy.
-func (s *Sequencer) keys(j Job, claim *lockkeys.Claim) error {
-	if err := s.deriveKeys(j.Event, claim); err != nil {
-		j.task.refusal = err
+// decode decodes an event. A panic of Decode is the error.
+func (s *Sequencer[T]) decode(e *Event) (value T, err error) {
+	defer contain.Recover(&err)
+	return s.cfg.Decode(e)
+}
+
+// keys derives a job's lock keys. If that fails, the event gets none, and fails
+// when its turn comes, by its policy.
+func (s *Sequencer[T]) keys(j Job[T], claim *lockkeys.Claim) error {
+	if j.item.read != nil {
+		j.item.claim(claim)
+		return nil
+	}
+	if j.item.bad == nil {
+		j.item.bad = s.deriveKeys(j, claim)
+	}
+	if j.item.bad != nil {
 		claim.Reset()
 		return streamKeys(j.Event, claim)
 	}
-	j.task.refusal = nil
 	return nil
 }
 
-func (s *Sequencer) deriveKeys(e *Event, claim *lockkeys.Claim) (err error) {
+func (s *Sequencer[T]) deriveKeys(j Job[T], claim *lockkeys.Claim) (err error) {
+	defer contain.Recover(&err)
+	return s.cfg.Keys(j, claim)
+}
+
+// handle is one attempt at a job.
+func (s *Sequencer[T]) handle(ctx context.Context, j Job[T]) error {
+	if c := s.chain(ctx); c != nil {
+		return s.chained(ctx, j, c)
+	}
+	if s.caution != nil {
+		return s.attemptWithCare(ctx, j)
+	}
+	return s.attempt(ctx, j)
+}
+
+// attempt is one attempt at a job, as the core's Run says. What the store is the
+// cause of does not count as one.
+func (s *Sequencer[T]) attempt(ctx context.Context, j Job[T]) error {
+	it := j.item
+	if it.read != nil {
+		if s.stopped.Load() { // another holder may have changed the data by now
+			return dispatcher.Permanent(errHalted)
+		}
+		if it.tries++; it.tries > 1 { // the attempt before ended its goroutine
+			return dispatcher.Permanent(dispatcher.ErrGoexit)
+		}
+		return it.read(ctx)
+	}
+	if s.stopped.Load() && !it.recalled.Load() {
+		return dispatcher.Permanent(errHalted)
+	}
+	if it.bad != nil && !it.recalled.Load() {
+		return dispatcher.Permanent(it.bad)
+	}
+	step := it.run.Begin(len(j.Event.Positions) == 0, it.recalled.Load())
+	for {
+		switch step.Kind {
+		case core.RunHandle:
+			switch {
+			case it.tries >= s.cfg.Dispatcher.MaxAttempts: // and the last one has ended its goroutine
+				return dispatcher.Permanent(dispatcher.ErrGoexit)
+			case ctx.Err() != nil: // its time was used up waiting for the store
+				return context.Cause(ctx)
+			}
+			err := s.call(ctx, j)
+			step = it.run.Handled(it.committed, troubleOf(err), err)
+		case core.RunCommit:
+			within := ctx
+			if ctx.Err() != nil { // the handler's time is over, and it has succeeded
+				within = s.background
+			}
+			err := s.commit(within, it.record(StatusApplied, ""))
+			step = it.run.Committed(troubleOf(err), err)
+		case core.RunLook:
+			step = s.lookUp(it)
+		case core.RunWait:
+			step = s.waitForStore(it, step.Err)
+		case core.RunMark:
+			step = s.mark(it)
+		case core.RunMarkAlone:
+			var err error
+			if step, err = s.markAlone(ctx, it); err != nil {
+				return err
+			}
+		case core.RunRetry:
+			if it.tries >= s.cfg.Dispatcher.MaxAttempts && !isWiden(step.Err) {
+				return dispatcher.Permanent(step.Err)
+			}
+			return step.Err
+		case core.RunEnd:
+			it.Result, it.Err = step.Result, step.Err
+			return nil
+		}
+	}
+}
+
+func isWiden(err error) bool {
+	if err == nil {
+		return false
+	}
+	var widen *dispatcher.WidenError
+	return errors.As(err, &widen)
+}
+
+// call calls the handler, and returns a panic as its error.
+func (s *Sequencer[T]) call(ctx context.Context, j Job[T]) (err error) {
+	it := j.item
+	it.attempts++
+	it.tries++
+	it.reply = nil
+	if it.started.IsZero() {
+		it.started = time.Now()
+	}
 	defer func() {
-		if v := recover(); v != nil {
-			err = &dispatcher.PanicError{Value: v, Stack: debug.Stack()}
+		if err != nil && it.committed && s.chain(ctx) == nil {
+			s.cfg.Logger.Warn("handler failed after its commit, which counts", "event", it.event.Name(), "err", err)
 		}
 	}()
-	return s.cfg.Keys(e, claim)
-}
-
-// handle is one attempt at a job; several, if the store was away meanwhile.
-func (s *Sequencer) handle(ctx context.Context, j Job) error {
-	t := j.task
-	if t.committed { // by an attempt that failed after that
-		t.outcome.Result = Applied
-		return nil
+	defer contain.Recover(&err)
+	if err = s.cfg.Handler(ctx, j); err == nil && len(it.reply) > MaxReply {
+		err = dispatcher.Permanent(fmt.Errorf("%w: %d bytes, and %d may be kept", ErrReply, len(it.reply), MaxReply))
 	}
-	for {
-		if begins, err := s.begins(t); !begins {
-			return err
-		}
-		err := s.attempt(ctx, j)
-		again, err := s.result(t, err)
-		if !again || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// begins tells whether an attempt is to be made; if not, the task has its
-// outcome, or err says why.
-func (s *Sequencer) begins(t *task) (begins bool, err error) {
-	if t.isLost() {
-		t.outcome = Outcome{Unfinished, ErrFenced}
-		return false, nil
-	}
-	if t.doubtful && !t.looked { // of the last attempt, which panicked
-		if settled, _ := s.resolve(t); settled {
-			return false, nil
-		}
-	}
-	for _, slot := range t.slots {
-		if slot.stream.isHeld(slot.number) {
-			t.outcome.Result = Held
-			return false, nil
-		}
-	}
-	if s.stopped.Load() {
-		return false, dispatcher.Permanent(errHalted)
-	}
-	if t.refusal != nil {
-		t.looked = true
-		return false, dispatcher.Permanent(t.refusal)
-	}
-	return true, nil
-}
-
-// attempt calls the handler, unless it has succeeded before, and commits.
-func (s *Sequencer) attempt(ctx context.Context, j Job) error {
-	t := j.task
-	t.looked = false
-	if !t.handled {
-		if t.attempts++; t.started.IsZero() {
-			t.started = time.Now()
-		}
-		if err := s.cfg.Handler(ctx, j); err != nil {
-			return err
-		}
-		t.handled = true
-	}
-	if t.committed {
-		return nil
-	}
-	return s.commit(ctx, j.Record())
-}
-
-// result notes how an attempt went; an error is one to be tried again. If the
-// store was away when it was asked what became of the failed attempt, that is
-// what the attempt has failed for, as far as can be told: again says that there
-// is to be another one now, which does not count.
-func (s *Sequencer) result(t *task, err error) (again bool, _ error) {
 	switch {
-	case t.committed && err != nil:
-		s.cfg.Logger.Warn("handler failed after its commit, which counts", "event", t.event.Name(), "err", err)
-		fallthrough
-	case err == nil:
-		t.outcome.Result = Applied
-		return false, nil
-	case errors.As(err, new(*dispatcher.WidenError)): // it runs again, having done nothing
-		return false, err
+	case isWiden(err): // it runs again, having done nothing
+		it.tries--
+	case err != nil && it.waited && ctx.Err() != nil: // it has not had all of its time
+		it.tries--
 	}
-	settled, away := s.resolve(t)
-	switch {
-	case settled:
-		return false, nil
-	case errors.Is(err, ErrFenced):
-		t.outcome = Outcome{Unfinished, err}
-		return false, nil
-	}
-	return away && !dispatcher.IsPermanent(err), err
+	return err
 }
 
-func (s *Sequencer) commit(ctx context.Context, r Record) error {
-	err := s.cfg.Store.Commit(ctx, r)
-	if err == nil || errors.Is(err, ErrDuplicate) || errors.Is(err, ErrFenced) || errors.As(err, new(*StoreError)) {
-		return err
+// troubleOf classifies the error of an attempt.
+func troubleOf(err error) core.Trouble {
+	if err == nil { // checked first, since the rest allocates
+		return core.None
 	}
-	return &StoreError{"commit", err}
+	var away *StoreError
+	switch {
+	case isFinal(err):
+		return core.FencedOff
+	case isWiden(err):
+		return core.WantsMore
+	case errors.As(err, &away) && !dispatcher.IsPermanent(err):
+		return core.StoreAway
+	}
+	return core.Failing
 }
 
-// failureFor tells the dispatcher whether to stop. What becomes of the event
-// otherwise is seen to in finish, before its lock keys are free.
-func (s *Sequencer) failureFor(j Job, err error) dispatcher.FailurePolicy {
-	t := j.task
+// lookUp asks the store about the event, until it answers, and returns the next
+// step.
+func (s *Sequencer[T]) lookUp(it *item[T]) core.RunStep {
+	f, away, err := s.look(s.accepting, it)
+	if err != nil {
+		return it.run.Halt(err)
+	}
+	away = away && !dispatcher.IsPermanent(it.run.Err()) // which is its own fault
+	s.confirm(it, f)
+	known := core.Nothing
+	err = nil
 	switch {
-	case t.committed:
+	case f.never != nil:
+		known, err = core.ByOthers, f.never
+	case f.job != nil && f.job.Status == StatusApplied:
+		known = core.ByItself
+	case f.isDone():
+		known, err = core.AsDone, f.err()
+	}
+	return it.run.Looked(known, away, err)
+}
+
+// waitForStore waits for an unavailable store, before another attempt that does
+// not count.
+func (s *Sequencer[T]) waitForStore(it *item[T], cause error) core.RunStep {
+	if it.awaySince.IsZero() {
+		it.awaySince, it.pause = time.Now(), 10*time.Millisecond
+	}
+	if time.Since(it.awaySince) > s.cfg.StoreTimeout {
+		s.stop(cause)
+		return it.run.Halt(s.Err())
+	}
+	s.away("commit", it.pause, cause)
+	timer := time.NewTimer(it.pause)
+	defer timer.Stop()
+	it.pause = min(2*it.pause, maxStorePause)
+	select {
+	case <-timer.C:
+	case <-s.accepting.Done():
+		return it.run.Halt(s.endError())
+	}
+	if it.tries > 0 && it.run.WillHandle() {
+		it.tries--
+	}
+	return it.run.Waited()
+}
+
+// failureFor tells the dispatcher whether to stop. Other policies are applied
+// in finish, before the event's lock keys are released.
+func (s *Sequencer[T]) failureFor(j Job[T], err error) dispatcher.FailurePolicy {
+	it := j.item
+	switch {
+	case it.committed, it.read != nil:
 		return dispatcher.DeadLetter
 	case errors.Is(err, errHalted):
 		return dispatcher.Stop
-	case !t.looked: // it panicked
-		if settled, _ := s.resolve(t); settled {
-			return dispatcher.DeadLetter
-		}
 	}
-	if t.policy = s.policy(t.event, err); t.policy == Stop {
-		s.mu.Lock()
-		s.stopLocked(err)
-		s.mu.Unlock()
+	var wrapped *dispatcher.HandlerError
+	if errors.As(err, &wrapped) { // which has the dispatcher's number of the message
+		err = wrapped.Err
+	}
+	if it.policy = s.policy(j, err); it.policy == dispatcher.Stop {
+		s.stop(err)
 		return dispatcher.Stop
 	}
-	t.failure = err
+	it.failure = err
 	return dispatcher.DeadLetter
 }
 
-// policy asks FailureFor.
-func (s *Sequencer) policy(e *Event, err error) Policy {
+// policy returns the policy of Config.FailureFor, or else Failure.
+func (s *Sequencer[T]) policy(j Job[T], err error) dispatcher.FailurePolicy {
 	policy := s.cfg.Failure
-	caught := contain(func() error {
-		policy = s.cfg.FailureFor(e, err)
+	caught := contain.Apart(func() error {
+		policy = s.cfg.FailureFor(j, err)
 		return nil
 	})
 	if caught != nil {
@@ -172,105 +250,72 @@ func (s *Sequencer) policy(e *Event, err error) Policy {
 	return policy
 }
 
-// fail sees to a job that failed for good, of which the store knows nothing,
-// before its lock keys are free.
-func (s *Sequencer) fail(t *task, err error) {
-	if t.policy == Skip {
-		switch f, cause := s.commitSurely(s.accepting, t.event, t.record(GivenUp, err.Error())); {
-		case cause != nil:
-			t.outcome = Outcome{Unfinished, cause}
-		case f.own == GivenUp:
-			t.outcome = Outcome{DeadLettered, err}
-			s.deadLetter(s.background, t.event, err)
-		default: // meanwhile
-			t.outcome = f.outcome()
-		}
-		return
-	}
-	var a after
-	s.mu.Lock()
-	if t.isLost() { // meanwhile
-		t.outcome = Outcome{Unfinished, ErrFenced}
-	} else {
-		t.outcome.Result = Held
-		s.parkLocked(t, err, &a)
-	}
-	s.mu.Unlock()
-	s.do(&a)
-}
-
-func (s *Sequencer) deadLetter(ctx context.Context, e *Event, err error) {
-	s.do(&after{notices: []Notice{{Kind: EventSkipped, Time: time.Now(), Stream: e.Positions[0].Stream, Event: e, Err: err}}})
-	if s.cfg.DeadLetter == nil {
-		return
-	}
-	if err := contain(func() error { return s.cfg.DeadLetter(ctx, e, err) }); err != nil {
-		s.cfg.Logger.Error("dead letter was not taken", "event", e.Name(), "err", err)
-	}
-}
-
-// finish ends a job, before its lock keys are free. An error means that the
-// dispatcher ended first.
-func (s *Sequencer) finish(j Job, err error) {
-	t := j.task
+// finish ends a job, before its lock keys are released. err is not nil if the
+// dispatcher ended first, or the attempts are used up.
+func (s *Sequencer[T]) finish(j Job[T], err error) {
+	it := j.item
 	switch {
-	case t.outcome.Result != 0:
-	case t.committed:
-		_, _ = s.result(t, err)
-	case t.failure != nil:
-		s.fail(t, t.failure)
+	case it.Result != 0:
+	case it.committed:
+		it.Result = core.Applied
+	case it.failure != nil && it.policy == dispatcher.DeadLetter:
+		s.giveUp(it)
+	case it.failure != nil:
+		it.Result, it.Err = core.Failed, it.failure
+		if j.Event.IsCommand() {
+			s.cfg.Logger.Warn("command failed for good: nothing of it is kept, and a repeat runs again", "command", j.Event.ID, "err", it.failure)
+		}
 	default:
-		t.outcome = Outcome{Unfinished, s.submitError(err)}
+		it.Result, it.Err = core.Unfinished, s.submitError(err)
 	}
-	done := t.outcome.Result != Held && t.outcome.Result != Unfinished && t.outcome.Result != Refused
-	var a after
-	s.mu.Lock()
-	for _, slot := range t.slots {
-		slot.stream.end(slot.number, done)
+	if it.Result == core.Unfinished { // no later event may run once its lock keys are released
+		s.step(fatal(it.Err))
 	}
-	if t.outcome.Result == Held {
-		t.outcome = Outcome{}
-		s.holdLocked(t, &a)
-		s.mu.Unlock()
-		s.do(&a)
-		return
-	}
-	if t.outcome.Result == Refused { // another holder has done what this one did not know of
-		s.refuseLocked(t, t.outcome.Err, &a)
-		s.loseLocked(&a, t.streams()...)
-		s.mu.Unlock()
-		s.do(&a)
-		return
-	}
-	if errors.Is(t.outcome.Err, ErrFenced) {
-		s.loseLocked(&a, t.streams()...)
-	}
-	if t.held && t.outcome.Result == Duplicate { // the store has not forgotten it with a commit
-		s.forgetHeldLocked(t.heldEvent(), nil)
-	}
-	s.fedLocked(t)
-	for _, slot := range t.slots {
-		s.continueFeedingLocked(slot.stream)
-		s.restLocked(slot.stream)
-	}
-	s.mu.Unlock()
-	s.do(&a)
-	s.tell(t)
+	s.stepEnded(it)
 }
 
-// submitError is an error of the dispatcher as one of the sequencer.
-func (s *Sequencer) submitError(err error) error {
-	if errors.Is(err, dispatcher.ErrClosed) || errors.Is(err, dispatcher.ErrStopped) {
-		if err := s.Err(); err != nil {
+// giveUp records a job that failed for good, with its numbers done without its
+// effect, and dead-letters it.
+func (s *Sequencer[T]) giveUp(it *item[T]) {
+	step := it.run.GiveUp(it.failure)
+	for step.Kind != core.RunEnd {
+		switch step.Kind {
+		case core.RunCommit:
+			err := s.insist(s.accepting, "give up", isDuplicate, func() error {
+				return s.commit(s.background, it.record(StatusDeadLettered, it.failure.Error()))
+			})
+			step = it.run.Committed(troubleOf(err), err)
+		case core.RunLook:
+			step = s.lookUp(it)
+		case core.RunWait:
+			step = s.waitForStore(it, step.Err)
+		default:
+			step = it.run.Halt(it.failure)
+		}
+	}
+	it.Result, it.Err = step.Result, step.Err
+	if it.Result == core.GivenUp {
+		s.deadLetter(it.event, it.failure)
+	}
+}
+
+// look asks the store for the fate of an event, until it answers. away reports
+// that it did not answer at once.
+func (s *Sequencer[T]) look(ctx context.Context, it *item[T]) (f fate, away bool, err error) {
+	err = s.insist(ctx, "look up an event", nil, func() (err error) {
+		defer func() { away = away || err != nil }()
+		if len(it.event.Positions) == 0 {
+			jobs, err := s.term.LookCommands(s.background, []string{it.event.ID})
+			if err == nil {
+				f = fateOfCommand(it.event, jobs[0])
+			}
 			return err
 		}
-	}
-	return err
-}
-
-// lookAgainLocked looks at the streams of an event that waits no more.
-func (s *Sequencer) lookAgainLocked(t *task, a *after) {
-	for _, slot := range t.slots {
-		s.checkHeadLocked(slot.stream, a)
-	}
+		states, err := s.term.Look(s.background, it.event.Positions)
+		if err == nil {
+			f = fateOf(it.event, it.event.Positions, states)
+		}
+		return err
+	})
+	return f, away, err
 }

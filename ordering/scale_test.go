@@ -15,20 +15,20 @@ import (
 // scaleStories are cases that were, or could be, of quadratic cost. With n
 // events each takes well under a second; squared, it would be minutes.
 var scaleStories = map[string]struct {
-	cfg  Config
+	cfg  Config[*Event]
 	tell func(t *testing.T, r *rig, n int)
 }{
-	"early, in reverse": {Config{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"early, in reverse": {Config[*Event]{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := n; i > 0; i-- {
 			r.give(numbered("a", i))
 		}
 	}},
-	"early, in reverse, through the store": {Config{GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"early, in reverse, through the store": {Config[*Event]{GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := n; i > 0; i-- {
 			r.give(numbered("a", i))
 		}
 	}},
-	"every other one early": {Config{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"every other one early": {Config[*Event]{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := 2; i <= n; i += 2 {
 			r.give(numbered("a", i))
 		}
@@ -36,24 +36,24 @@ var scaleStories = map[string]struct {
 			r.give(numbered("a", i))
 		}
 	}},
-	"a chain of events that each wait for the one before": {Config{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"a chain of events that each wait for the one before": {Config[*Event]{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := 1; i < n; i++ {
 			r.give(chained(i))
 		}
 		r.give(chained(0))
 	}},
-	"a chain, from its end": {Config{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"a chain, from its end": {Config[*Event]{MaxEarly: 1 << 20, MaxEarlyTotal: 1 << 20, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := n - 1; i >= 0; i-- {
 			r.give(chained(i))
 		}
 	}},
-	"a chain, through the store": {Config{MaxEarlyTotal: 1000, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"a chain, through the store": {Config[*Event]{MaxEarlyTotal: 1000, GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		for i := 1; i < n; i++ {
 			r.give(chained(i))
 		}
 		r.give(chained(0))
 	}},
-	"a hot stream, all delivered again": {Config{Dispatcher: dispatcher.Config[Job]{MaxPending: 1 << 20}}, func(t *testing.T, r *rig, n int) {
+	"a hot stream, all delivered again": {Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPending: 1 << 20}}, func(t *testing.T, r *rig, n int) {
 		open := r.gate("a1")
 		for range 2 {
 			for i := 1; i <= n; i++ {
@@ -62,7 +62,7 @@ var scaleStories = map[string]struct {
 		}
 		open()
 	}},
-	"a hot stream that is parked": {Config{Dispatcher: dispatcher.Config[Job]{MaxPending: 1 << 20}}, func(t *testing.T, r *rig, n int) {
+	"a hot stream that is parked": {Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPending: 1 << 20}}, func(t *testing.T, r *rig, n int) {
 		open := r.gate("a1")
 		r.failing("a1", errors.New("bad"))
 		for i := 1; i <= n; i++ {
@@ -73,7 +73,8 @@ var scaleStories = map[string]struct {
 		r.failing("a1", nil)
 		require.NoError(t, r.seq.Resume(t.Context(), key("a")))
 	}},
-	"a hot stream whose first event is slow": {Config{Dispatcher: dispatcher.Config[Job]{MaxPending: 1 << 20}, Keys: func(e *Event, claim *lockkeys.Claim) error {
+	"a hot stream whose first event is slow": {Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPending: 1 << 20}, Keys: func(job Job[*Event], claim *lockkeys.Claim) error {
+		e := job.Event
 		claim.Exclusive(key(e.ID))
 		return nil
 	}}, func(t *testing.T, r *rig, n int) {
@@ -84,8 +85,11 @@ var scaleStories = map[string]struct {
 		require.Eventually(t, func() bool { return r.seq.Stats().Open == 1 }, time.Minute, time.Millisecond)
 		open()
 	}},
-	"many parkings that become one": {Config{GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
+	"many parkings that become one": {Config[*Event]{GapTimeout: time.Hour}, func(t *testing.T, r *rig, n int) {
 		n = min(n, MaxPositions)
+		if raceEnabled {
+			n = min(n, 1000)
+		}
 		all := &Event{ID: "all"}
 		for i := range n {
 			e := ev(fmt.Sprintf("e%d", i), fmt.Sprintf("s%d=1", i))

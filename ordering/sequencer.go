@@ -9,105 +9,140 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/internal/loglimit"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
-// Sequencer takes events from sources, in whatever order and however often
-// they come, and has each handled once, in the order of its numbers; see the
-// package documentation. Make one with [New] and end it with
-// [Sequencer.Shutdown] or [Sequencer.Close]. All methods may be called from any
-// number of goroutines at once.
+// Sequencer accepts events from sources, in any order and any number of times,
+// and handles each once, in the order of its numbers; see the package
+// documentation. Make one with [New] and end it with [Sequencer.Shutdown] or
+// [Sequencer.Close]. All methods are safe for concurrent use.
 //
-// # Who does what
+// # Structure
 //
-// Whoever brings an event, a source, a replay or the keeper, has the turn while
-// he finds the event's place and submits what may run, so events are submitted
-// in the order of their numbers. The workers of the dispatcher run them and end
-// them. The keeper, one goroutine, writes to the store what is parked and held,
-// and feeds it back. The mutex guards what they share; under it nothing calls
-// the store, a handler, a callback or the dispatcher, and nothing waits.
-type Sequencer struct {
-	cfg        Config
-	dispatcher *dispatcher.Dispatcher[Job]
-	submit     []dispatcher.SubmitOption[Job]
-	tasks      sync.Pool
-	turn       turn
+// The core makes all decisions about events. Everything that happens is the
+// input of one of its steps, under the mutex, and the actions that the step
+// returns are executed after the mutex is released. So while it is held, no
+// store, handler, callback or dispatcher is called, and nothing waits.
+//
+//	source ─▶ Offer ─▶ step ─┬─▶ submitter ─▶ dispatcher ─▶ worker: handler, commit ─▶ step
+//	                         ├─▶ keeper, one for reads and one for writes ─▶ store ─▶ step
+//	                         ├─▶ replay ─▶ Offer … ─▶ step
+//	                         └─▶ outcomes and notices
+//	                  clock ─▶ step
+//
+// There is no other feedback: the result of an action is always the input of a
+// step.
+type Sequencer[T any] struct {
+	cfg        Config[T]
+	term       Term
+	info       TermInfo
+	dispatcher *dispatcher.Dispatcher[Job[T]]
+	options    []dispatcher.SubmitOption[Job[T]]
+	items      sync.Pool
+	submitter  submitter[T]
+	reads      keeper
+	writes     keeper
+	clock      clock
 
 	background context.Context // ends with a shutdown
 	cancel     context.CancelCauseFunc
-	accepting  context.Context // ends when mu.err is set
+	accepting  context.Context // ends when nothing is accepted any more
 	halt       context.CancelFunc
 	gone       chan struct{} // closed when all is over
 	goroutines sync.WaitGroup
-	keeper     keeper
-	stopped    atomic.Bool  // mu.err is set, for workers to look at
+	stopped    atomic.Bool  // mu.err is set
+	crowded    atomic.Bool  // too many events wait for the store
 	open       atomic.Int64 // events without an outcome
 	counts     counts
+	outage     loglimit.Limit // of lines about a store that is away
+	caution    *caution       // nil if the term before ended in good order
 
 	mu struct {
 		sync.Mutex
-		streams   map[lockkeys.Key]*stream
-		parkings  map[string]*parking // by ID, and by those of parkings that became part of it
-		idle      idleList
-		recent    recentIDs
-		early     int   // events that wait for earlier ones, and copies of them
-		bytes     int64 // of those
-		mostEarly int   // of them; at most cfg.MaxEarlyTotal
-		drained   chan struct{}
-		search    *time.Timer           // for contradictions, or nil
-		look      *time.Timer           // for what is held of lost streams, or nil
-		lost      map[lockkeys.Key]bool // those
-		err       error                 // why nothing is accepted any more
-		closers   int                   // calls of Shutdown that wait for the dispatcher
-		ending    bool                  // there was such a call, and there is none any more
-		over      bool                  // what was waiting was given back
+		core    *core.Machine
+		actions []core.Action // of the last step
+		queue   []*item[T]    // to be submitted, in this order
+		space   chan struct{} // closed when it is no longer crowded, if someone waits
+		drained chan struct{} // closed when no event is in flight, if someone waits
+		err     error         // why nothing is accepted any more
+		closers int           // calls of Shutdown that wait for the dispatcher
+		ending  bool          // there was such a call, and there is none any more
+		over    bool          // waiting events were given back
 	}
 }
 
-// New makes a sequencer, starts its workers, and goes on with what the store
-// holds from before. The error wraps [ErrConfig], or is the store's.
-func New(ctx context.Context, cfg Config) (*Sequencer, error) {
+// New makes a sequencer, starts its workers, and continues with the events that
+// the store holds. It begins a term of cfg.Consumer in the store: another
+// sequencer with the same consumer and partition can no longer write, and stops
+// when it next tries. The error wraps [ErrConfig], or is that of the store.
+func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sequencer{cfg: cfg.withDefaults()}
-	s.turn.init()
-	s.tasks.New = func() any { return new(task) }
-	s.mu.streams = map[lockkeys.Key]*stream{}
-	s.mu.parkings = map[string]*parking{}
-	s.mu.mostEarly = s.cfg.MaxEarlyTotal
-	s.mu.idle.init()
-	s.keeper.wake = make(chan struct{}, 1)
+	s := &Sequencer[T]{cfg: cfg.withDefaults()}
+	s.items.New = func() any { return new(item[T]) }
+	s.outage.Lines, s.outage.Every = 5, time.Second
+	s.mu.core = core.New(s.cfg.core(host[T]{}))
+	s.submitter.init()
+	s.reads.init()
+	s.writes.init()
+	s.clock.init()
 	s.accepting, s.halt = context.WithCancel(context.Background())
 	s.gone = make(chan struct{})
 	s.background, s.cancel = context.WithCancelCause(context.Background())
-	s.submit = []dispatcher.SubmitOption[Job]{dispatcher.OnDone(s.finish)}
+	s.options = []dispatcher.SubmitOption[Job[T]]{dispatcher.OnDone(s.finish)}
 
 	d := s.cfg.Dispatcher
 	d.Keys = s.keys
 	d.Handler = s.handle
+	if s.cfg.Together != nil {
+		d.Together = s.together
+	}
 	d.FailureFor = s.failureFor
-	d.StrictLocking = true // what a handler did counts from the commit on
-	if d.MaxPendingBytes > 0 && d.Size == nil {
-		d.Size = func(j Job) int64 { return j.Event.Size() }
+	d.StrictLocking = true // an effect is final only after the commit
+	d.MaxAttempts = unlimited
+	if d.MaxPendingBytes > 0 {
+		d.Size = sizeOf(d.Size)
 	}
 	s.cfg.Dispatcher.Size = d.Size
 	var err error
 	if s.dispatcher, err = dispatcher.New(d); err != nil {
 		return nil, errors.Join(ErrConfig, err)
 	}
-	if err := s.recover(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		s.cancel(ErrClosed)
 		return nil, errors.Join(err, s.dispatcher.Close())
 	}
 	s.compareWorkers()
-	s.goroutines.Go(s.keep)
-	s.goroutines.Go(s.tidy)
+	s.goroutines.Go(func() { s.keep(&s.reads) })
+	s.goroutines.Go(func() { s.keep(&s.writes) })
+	s.goroutines.Go(s.submitLeft)
+	s.goroutines.Go(s.tick)
+	s.goroutines.Go(s.prune)
 	return s, nil
 }
 
-// compareWorkers tells who has more workers than the store has connections for.
-func (s *Sequencer) compareWorkers() {
+// sizeOf returns how large a job counts by a function of the caller's, which may be
+// nil and is not asked about events that could not be decoded.
+func sizeOf[T any](size func(Job[T]) int64) func(Job[T]) int64 {
+	return func(j Job[T]) int64 {
+		if size == nil || j.item.bad != nil || j.item.read != nil {
+			return j.Event.Size()
+		}
+		return size(j)
+	}
+}
+
+// unlimited is the dispatcher's number of attempts: the sequencer itself counts
+// those that are not the store's fault.
+const unlimited = 1 << 30
+
+// compareWorkers logs a warning if there are more workers than the store has
+// connections for.
+func (s *Sequencer[T]) compareWorkers() {
 	store, ok := s.cfg.Store.(interface{ MaxHandlers() int })
 	if !ok {
 		return
@@ -119,66 +154,69 @@ func (s *Sequencer) compareWorkers() {
 	}
 }
 
-// recover takes up what the store holds.
-func (s *Sequencer) recover(ctx context.Context) error {
-	parked, err := s.cfg.Store.Parked(ctx)
+// begin begins the term and loads the store's held events and parkings.
+func (s *Sequencer[T]) begin(ctx context.Context) (err error) {
+	if s.term, err = s.cfg.Store.Begin(ctx, s.cfg.Consumer); err != nil {
+		return err
+	}
+	s.info = s.term.Info()
+	if p := s.info.Previous; p != nil && !p.Ended {
+		s.cfg.Logger.Warn("the term before did not end in good order: its holder has crashed, or is still there and will find out",
+			"consumer", s.info.Name, "partition", s.info.Partition, "holder", p.Holder, "since", p.Since)
+		if s.cfg.MaxCrashes > 0 {
+			s.caution = newCaution(s.cfg.Store)
+		}
+	}
+	parked, err := s.term.Parked(ctx)
 	if err != nil {
 		return err
 	}
-	backlog, err := s.cfg.Store.Backlog(ctx)
+	keys, err := s.term.Backlog(ctx)
 	if err != nil {
 		return err
 	}
-	if backlog, err = s.owned(backlog...); err != nil {
+	if keys, err = s.owned(keys...); err != nil {
 		return err
 	}
-	var came []string // parkings for numbers that have come since
+	var in core.Began
 	for _, p := range parked {
+		if p.Reason != Gap && p.Reason != Waiting {
+			continue
+		}
 		mine, err := s.owned(p.Gap.Stream)
 		if err != nil {
 			return err
 		}
-		if (p.Reason == Gap || p.Reason == Waiting) && len(mine) > 0 {
-			backlog = append(backlog, p.Gap.Stream) // to ask for it once more
-			first, err := s.cfg.Store.Held(ctx, p.Gap.Stream, p.Gap.From, 1, 0)
+		if len(mine) == 0 {
+			continue
+		}
+		keys = append(keys, p.Gap.Stream)
+		for _, c := range p.Streams {
+			if c.Bound != "" {
+				continue
+			}
+			at := c.Position().Place()
+			first, err := s.term.Held(ctx, c.Stream, at, 1, 0)
 			if err != nil {
 				return err
 			}
-			if len(first) > 0 && first[0].has(p.Gap.Stream, p.Gap.From) {
-				came = append(came, p.ID)
+			if len(first) > 0 && first[0].has(c.Stream, at) {
+				in.Came = append(in.Came, p.ID)
 			}
 		}
 	}
-	slices.SortFunc(backlog, lockkeys.Key.Compare)
-	backlog = slices.Compact(backlog)
-	if err := s.load(ctx, backlog); err != nil {
+	slices.SortFunc(keys, lockkeys.Key.Compare)
+	if in.Loaded, err = s.load(ctx, slices.Compact(keys)); err != nil {
 		return err
 	}
-	var a after
-	defer s.do(&a)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, key := range backlog {
-		st := s.mu.streams[key]
-		switch {
-		case st.parking == nil:
-			s.feedLocked(st)
-		case st.missing > 0:
-			s.openGapLocked(st, &a)
-		default:
-			s.reopenLocked(st.parking)
-		}
-	}
-	for _, id := range came {
-		s.reopenLocked(s.mu.parkings[id])
-	}
+	s.step(in)
 	return nil
 }
 
-// owned returns those of streams that are this sequencer's. A panic of Owns is
-// the error.
-func (s *Sequencer) owned(streams ...lockkeys.Key) (mine []lockkeys.Key, err error) {
-	err = contain(func() error {
+// owned returns those of the streams that belong to this sequencer. A panic of
+// Owns is the error.
+func (s *Sequencer[T]) owned(streams ...lockkeys.Key) (mine []lockkeys.Key, err error) {
+	err = contain.Apart(func() error {
 		for _, key := range streams {
 			if s.cfg.Owns(key) {
 				mine = append(mine, key)
@@ -189,15 +227,48 @@ func (s *Sequencer) owned(streams ...lockkeys.Key) (mine []lockkeys.Key, err err
 	return mine, err
 }
 
-func (h HeldEvent) has(stream lockkeys.Key, number uint64) bool {
-	n, ok := h.On(stream)
-	return ok && n == number
+func (h HeldEvent) has(stream lockkeys.Key, place uint64) bool {
+	p, ok := h.On(stream)
+	return ok && p.Place() == place
 }
 
-// Err returns nil while events are accepted; afterwards what offers are told:
-// [ErrClosed], or an error that wraps [ErrStopped] and the cause.
-func (s *Sequencer) Err() error {
+// Err returns nil while events are accepted, and afterwards the error of
+// offers: [ErrClosed], or one that wraps [ErrStopped] and the cause.
+func (s *Sequencer[T]) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.err
+}
+
+// Term returns the term that the sequencer works in.
+func (s *Sequencer[T]) Term() TermInfo { return s.info }
+
+// prune deletes job states from the store that are past their retention.
+func (s *Sequencer[T]) prune() {
+	retention := s.cfg.Retention
+	if r := s.cfg.CommandRetention; retention < 0 || r > 0 && r < retention {
+		retention = r
+	}
+	if retention < 0 {
+		return
+	}
+	ticker := time.NewTicker(min(max(retention/10, time.Second), time.Hour))
+	defer ticker.Stop()
+	before := func(retention time.Duration) time.Time {
+		if retention < 0 {
+			return time.Time{}
+		}
+		return time.Now().Add(-retention)
+	}
+	for {
+		select {
+		case <-ticker.C:
+			_, err := s.term.Prune(s.background, before(s.cfg.Retention), before(s.cfg.CommandRetention))
+			if err != nil && s.background.Err() == nil {
+				s.cfg.Logger.Warn("job states could not be pruned", "err", err)
+			}
+		case <-s.background.Done():
+			return
+		}
+	}
 }

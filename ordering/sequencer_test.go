@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ import (
 func key(text string) lockkeys.Key { return lockkeys.MustParse(text) }
 
 func TestInOrderEventsRunAtOnce(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(series("a", 1, 3)...)
 		assert.Equal(t, []string{"a1", "a2", "a3"}, r.ran())
 		assert.Equal(t, []Result{Applied}, r.outcome("a3"))
@@ -25,7 +26,7 @@ func TestInOrderEventsRunAtOnce(t *testing.T) {
 }
 
 func TestAnEarlyEventWaitsForThoseBeforeIt(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		a := series("a", 1, 4)
 		r.offer(a[3], a[1], a[2])
 		assert.Empty(t, r.ran())
@@ -36,7 +37,7 @@ func TestAnEarlyEventWaitsForThoseBeforeIt(t *testing.T) {
 }
 
 func TestADuplicateIsAcknowledgedAndNotRun(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		a := series("a", 1, 3)
 		r.offer(a...)
 		r.offer(a[1], ev("a1", "a=1"))
@@ -47,7 +48,7 @@ func TestADuplicateIsAcknowledgedAndNotRun(t *testing.T) {
 }
 
 func TestARedeliveryJoinsTheCopyThatRuns(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("a1")
 		r.offer(ev("a1", "a=1"), ev("a2", "a=2"), ev("a1", "a=1"), ev("a2", "a=2"))
 		assert.Empty(t, r.outcome("a1"), "not acknowledged while it runs")
@@ -59,7 +60,7 @@ func TestARedeliveryJoinsTheCopyThatRuns(t *testing.T) {
 }
 
 func TestARedeliveryOfAnEarlyEventJoinsIt(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("a2", "a=2"), ev("a2", "a=2"), ev("a1", "a=1"))
 		assert.Equal(t, []string{"a1", "a2"}, r.ran())
 		assert.Equal(t, []Result{Applied, Duplicate}, r.outcome("a2"))
@@ -67,7 +68,7 @@ func TestARedeliveryOfAnEarlyEventJoinsIt(t *testing.T) {
 }
 
 func TestAnEventWithSeveralPositionsWaitsForAllItsStreams(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("transfer", "a=2, b=3"))
 		r.offer(series("a", 1, 1)...)
 		r.offer(ev("a3", "a=3"))
@@ -80,7 +81,7 @@ func TestAnEventWithSeveralPositionsWaitsForAllItsStreams(t *testing.T) {
 }
 
 func TestContradictoryNumbersAreReportedWithBothEvents(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("x", "a=1, b=2"), ev("y", "a=2, b=1"))
 		assert.Empty(t, r.ran())
 		parked := r.parked()
@@ -102,7 +103,7 @@ func TestContradictoryNumbersAreReportedWithBothEvents(t *testing.T) {
 }
 
 func TestTwoEventsWithOneNumberContradict(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		open := r.gate("x")
 		r.offer(ev("x", "a=1"), ev("y", "a=1"))
 		assert.Equal(t, []Result{Refused}, r.outcome("y"))
@@ -112,7 +113,7 @@ func TestTwoEventsWithOneNumberContradict(t *testing.T) {
 }
 
 func TestAnEventNumberedAgainstWhatIsDoneIsRefused(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"), ev("x", "a=1, b=1"))
 		assert.Equal(t, []Result{Refused}, r.outcome("x"))
 		r.mu.Lock()
@@ -128,12 +129,12 @@ func TestAnEventNumberedAgainstWhatIsDoneIsRefused(t *testing.T) {
 func TestAGapIsReplayedAfterItsGraceTime(t *testing.T) {
 	a := series("a", 1, 4)
 	source := &archive{events: a}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		r.offer(a[0], a[3])
 		r.sleep(999 * time.Millisecond)
 		assert.Empty(t, source.requests())
 		r.sleep(time.Millisecond)
-		assert.Equal(t, []Range{{key("a"), 2, 3}}, source.requests())
+		assert.Equal(t, []Range{{Stream: key("a"), From: 2, To: 3}}, source.requests())
 		assert.Equal(t, []string{"a1", "a2", "a3", "a4"}, r.ran())
 		assert.Equal(t, []NoticeKind{GapOpened, ReplayAsked, GapClosed}, r.kinds())
 	})
@@ -141,7 +142,7 @@ func TestAGapIsReplayedAfterItsGraceTime(t *testing.T) {
 
 func TestALateEventWithinTheGraceTimeNeedsNoReplay(t *testing.T) {
 	source := &archive{}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		a := series("a", 1, 3)
 		r.offer(a[0], a[2])
 		r.sleep(200 * time.Millisecond)
@@ -155,7 +156,7 @@ func TestALateEventWithinTheGraceTimeNeedsNoReplay(t *testing.T) {
 func TestFurtherHolesAreAskedForByTheirOwnAge(t *testing.T) {
 	a := series("a", 1, 7)
 	source := &archive{events: a}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		r.offer(a[0], a[2]) // 2 is missing
 		r.sleep(600 * time.Millisecond)
 		r.offer(a[6]) // 4 to 6 are
@@ -164,14 +165,14 @@ func TestFurtherHolesAreAskedForByTheirOwnAge(t *testing.T) {
 		r.sleep(599 * time.Millisecond)
 		assert.Len(t, source.requests(), 1)
 		r.sleep(time.Millisecond)
-		assert.Equal(t, []Range{{key("a"), 2, 2}, {key("a"), 4, 6}}, source.requests())
+		assert.Equal(t, []Range{{Stream: key("a"), From: 2, To: 2}, {Stream: key("a"), From: 4, To: 6}}, source.requests())
 		assert.Len(t, r.ran(), 7)
 	})
 }
 
 func TestNumbersThatNeverExistedAreSkippedWithARecord(t *testing.T) {
-	source := &archive{noSuch: []Range{{key("a"), 1, 5}}}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	source := &archive{noSuch: []Range{{Stream: key("a"), From: 1, To: 5}}}
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		r.offer(ev("a6", "a=6"))
 		r.sleep(time.Second)
 		assert.Equal(t, []string{"a6"}, r.ran())
@@ -183,14 +184,14 @@ func TestNumbersThatNeverExistedAreSkippedWithARecord(t *testing.T) {
 
 func TestAGapThatStaysOpenParksItsStreamOnly(t *testing.T) {
 	source := &archive{err: errors.New("unreachable")}
-	story(t, Config{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
 		a := series("a", 1, 5)
 		r.offer(a[0], a[2], a[3])
 		r.sleep(time.Second)
 		parked := r.parked()
 		require.Len(t, parked, 1)
 		assert.Equal(t, Gap, parked[0].Reason)
-		assert.Equal(t, Range{key("a"), 2, 2}, parked[0].Gap)
+		assert.Equal(t, Range{Stream: key("a"), From: 2, To: 2}, parked[0].Gap)
 		assert.Contains(t, parked[0].Error, "unreachable")
 		assert.Equal(t, []Result{Held}, r.outcome("a3"), "the source need not keep it")
 		r.offer(a[4])
@@ -208,7 +209,7 @@ func TestAGapThatStaysOpenParksItsStreamOnly(t *testing.T) {
 }
 
 func TestAGapThatStaysOpenIsSkipped(t *testing.T) {
-	story(t, Config{GapTimeout: time.Second, GapPolicy: Skip}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{GapTimeout: time.Second, GapPolicy: dispatcher.DeadLetter}, func(t *testing.T, r *rig) {
 		r.offer(ev("a3", "a=3"), ev("a5", "a=5"))
 		r.sleep(time.Second)
 		assert.Equal(t, []string{"a3", "a5"}, r.ran())
@@ -217,7 +218,7 @@ func TestAGapThatStaysOpenIsSkipped(t *testing.T) {
 }
 
 func TestAGapThatStaysOpenStopsAll(t *testing.T) {
-	story(t, Config{GapTimeout: time.Second, GapPolicy: Stop}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{GapTimeout: time.Second, GapPolicy: dispatcher.Stop}, func(t *testing.T, r *rig) {
 		r.offer(ev("a3", "a=3"))
 		r.sleep(time.Second)
 		err := r.seq.Offer(t.Context(), ev("b1", "b=1"), r.done)
@@ -230,12 +231,12 @@ func TestAGapThatStaysOpenStopsAll(t *testing.T) {
 func TestAFullBufferAsksAtOnceAndTheStoreTakesOver(t *testing.T) {
 	a := series("a", 1, 9)
 	source := &archive{events: a[:0]}
-	story(t, Config{Replayer: source, GapTimeout: time.Minute, MaxEarly: 3}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Replayer: source, GapTimeout: time.Minute, MaxEarly: 3}, func(t *testing.T, r *rig) {
 		r.offer(a[1:4]...)
 		assert.Empty(t, source.requests())
 		source.events = a[:1]
 		r.offer(a[4:]...)
-		assert.Equal(t, []Range{{key("a"), 1, 1}}, source.requests())
+		assert.Equal(t, []Range{{Stream: key("a"), From: 1, To: 1}}, source.requests())
 		assert.Equal(t, []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"}, r.ran())
 		assert.Empty(t, r.parked())
 		assert.Zero(t, r.seq.Stats().Early)
@@ -257,7 +258,7 @@ func TestASourceLimitsWhatWaits(t *testing.T) {
 		"none":   {[]int{0}, nil, a[3]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, Config{GapTimeout: time.Hour, MaxEarly: 3}, func(t *testing.T, r *rig) {
+			story(t, Config[*Event]{GapTimeout: time.Hour, MaxEarly: 3}, func(t *testing.T, r *rig) {
 				for _, n := range test.limits {
 					r.seq.LimitEarly(n)
 				}
@@ -279,13 +280,13 @@ func TestASourceLimitsWhatWaits(t *testing.T) {
 
 // However many wait, what is missing has its time to come.
 func TestNoPolicyBeforeTheGraceTimeIsOver(t *testing.T) {
-	for policy, after := range map[Policy][]string{
-		Park: {},
-		Skip: {"a2", "a3", "a4"},
-		Stop: {},
+	for policy, after := range map[dispatcher.FailurePolicy][]string{
+		dispatcher.Park:       {},
+		dispatcher.DeadLetter: {"a2", "a3", "a4"},
+		dispatcher.Stop:       {},
 	} {
 		t.Run(policy.String(), func(t *testing.T) {
-			cfg := Config{GapTimeout: 10 * time.Second, GapPolicy: policy, MaxEarly: 2}
+			cfg := Config[*Event]{GapTimeout: 10 * time.Second, GapPolicy: policy, MaxEarly: 2}
 			story(t, cfg, func(t *testing.T, r *rig) {
 				r.offer(series("a", 2, 4)...)
 				r.sleep(9 * time.Second)
@@ -298,14 +299,14 @@ func TestNoPolicyBeforeTheGraceTimeIsOver(t *testing.T) {
 				r.offer(series("a", 2, 4)...)
 				r.sleep(10 * time.Second)
 				assert.Equal(t, after, r.ran())
-				assert.Equal(t, policy == Stop, r.seq.Err() != nil)
+				assert.Equal(t, policy == dispatcher.Stop, r.seq.Err() != nil)
 			})
 		})
 	}
 }
 
 func TestAFailedEventParksItsStreams(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.failing("x", errors.New("no such account"))
 		r.offer(ev("a1", "a=1"), ev("x", "a=2, b=1"), ev("a3", "a=3"), ev("b2", "b=2, c=1"), ev("c2", "c=2"), ev("d1", "d=1"))
 		assert.ElementsMatch(t, []string{"a1", "d1"}, r.ran())
@@ -316,7 +317,7 @@ func TestAFailedEventParksItsStreams(t *testing.T) {
 		assert.Equal(t, "x", p.Events[0].ID)
 		assert.Equal(t, 1, p.Events[0].Attempts)
 		assert.Contains(t, p.Error, "no such account")
-		assert.Equal(t, []Position{{Stream: key("a"), Number: 2}, {Stream: key("b"), Number: 1}, {Stream: key("c"), Number: 1}}, p.Streams)
+		assert.Equal(t, "[a=2 b=1 c=1]", fmt.Sprint(p.Streams))
 		for _, id := range []string{"x", "a3", "b2", "c2"} {
 			assert.Equal(t, []Result{Held}, r.outcome(id), id)
 		}
@@ -339,7 +340,7 @@ func TestAFailedEventParksItsStreams(t *testing.T) {
 		assertOrder(t, ran, "x", "a3", "a4")
 		assertOrder(t, ran, "x", "b2", "c2")
 		job := job(t, r.store, "a=2")
-		assert.Equal(t, Processed, job.Status)
+		assert.Equal(t, StatusApplied, job.Status)
 		assert.Equal(t, 3, job.Attempts)
 	})
 }
@@ -364,20 +365,20 @@ func indexOf(list []string, id string) int {
 }
 
 func TestAParkedEventIsSkipped(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("bad"))
 		r.offer(series("a", 1, 3)...)
 		require.NoError(t, r.seq.Skip(t.Context(), key("a")))
 		assert.Equal(t, []string{"a2", "a3"}, r.ran())
 		job := job(t, r.store, "a=1")
-		assert.Equal(t, GivenUp, job.Status)
+		assert.Equal(t, StatusDeadLettered, job.Status)
 		assert.Contains(t, job.Error, "bad")
 		assert.Equal(t, 1, job.Attempts)
 	})
 }
 
 func TestAParkedStreamIsDropped(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("bad"))
 		r.offer(series("a", 1, 100)...)
 		require.NoError(t, r.seq.Drop(t.Context(), key("a")))
@@ -391,12 +392,12 @@ func TestAParkedStreamIsDropped(t *testing.T) {
 func TestWhatIsParkedSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, NewMemory())
-		r.start(Config{})
+		r.start(Config[*Event]{})
 		r.failing("a2", errors.New("bad"))
 		r.offer(series("a", 1, 200)...)
 		r.stop()
 
-		r.start(Config{})
+		r.start(Config[*Event]{})
 		assert.Len(t, r.parked(), 1)
 		r.offer(ev("a201", "a=201"), ev("a2", "a=2"), ev("a1", "a=1"))
 		assert.Equal(t, []Result{Held}, r.outcome("a201"))
@@ -415,20 +416,20 @@ func TestWhatIsParkedSurvivesARestart(t *testing.T) {
 }
 
 func TestAFailedEventIsSkippedByPolicy(t *testing.T) {
-	story(t, Config{Failure: Skip}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Failure: dispatcher.DeadLetter}, func(t *testing.T, r *rig) {
 		r.failing("a2", errors.New("refused"))
 		r.offer(series("a", 1, 3)...)
 		assert.Equal(t, []string{"a1", "a3"}, r.ran())
 		assert.Equal(t, []Result{DeadLettered}, r.outcome("a2"))
 		job := job(t, r.store, "a=2")
-		assert.Equal(t, GivenUp, job.Status)
+		assert.Equal(t, StatusDeadLettered, job.Status)
 		r.offer(ev("a2", "a=2"))
 		assert.Equal(t, []Result{DeadLettered, Duplicate}, r.outcome("a2"))
 	})
 }
 
 func TestAFailedEventStopsAllByPolicy(t *testing.T) {
-	story(t, Config{Failure: Stop}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Failure: dispatcher.Stop}, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("disk full"))
 		r.offer(ev("a1", "a=1"))
 		require.ErrorIs(t, r.seq.Offer(t.Context(), ev("b1", "b=1"), nil), ErrStopped)
@@ -437,7 +438,7 @@ func TestAFailedEventStopsAllByPolicy(t *testing.T) {
 }
 
 func TestAttemptsAreRepeatedInPlace(t *testing.T) {
-	cfg := Config{}
+	cfg := Config[*Event]{}
 	cfg.Dispatcher.MaxAttempts = 3
 	story(t, cfg, func(t *testing.T, r *rig) {
 		r.failing("a1", errors.New("later"))
@@ -452,7 +453,7 @@ func TestAttemptsAreRepeatedInPlace(t *testing.T) {
 }
 
 func TestAnEndedStreamLeavesMemory(t *testing.T) {
-	story(t, Config{}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"), ev("a3", "a=3"), ev("a2", "a=2;end"))
 		assert.Equal(t, []string{"a1", "a2"}, r.ran())
 		assert.Equal(t, []Result{Refused}, r.outcome("a3"), "it is after the end")
@@ -464,7 +465,7 @@ func TestAnEndedStreamLeavesMemory(t *testing.T) {
 }
 
 func TestIdleStreamsLeaveMemoryAndComeBack(t *testing.T) {
-	story(t, Config{MaxActive: 2, IdleTTL: time.Minute}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{MaxActive: 2, IdleTTL: time.Minute}, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"), ev("b1", "b=1"), ev("c1", "c=1"))
 		assert.Equal(t, 2, r.seq.Stats().Streams)
 		r.offer(ev("a2", "a=2"), ev("a1", "a=1"))
@@ -476,30 +477,9 @@ func TestIdleStreamsLeaveMemoryAndComeBack(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsTakenOverIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := NewMemory()
-		old, heir := newRig(t, store), newRig(t, store)
-		old.start(Config{})
-		heir.start(Config{})
-		open := old.gate("a2")
-		old.offer(series("a", 1, 3)...)
-		heir.offer(ev("a1", "a=1"))
-		assert.Equal(t, []Result{Duplicate}, heir.outcome("a1"))
-		open()
-		assert.Equal(t, []Result{Unfinished}, old.outcome("a2"), "a zombie's commit is refused")
-		assert.Equal(t, []Result{Unfinished}, old.outcome("a3"))
-		heir.offer(ev("a2", "a=2"))
-		assert.Equal(t, []Result{Applied}, heir.outcome("a2"))
-		old.offer(ev("a3", "a=3")) // it may take it over again
-		assert.Equal(t, []Result{Unfinished, Applied}, old.outcome("a3"))
-		old.stop()
-		heir.stop()
-	})
-}
-
 func TestEventsOfOneStreamRunSideBySideIfTheirKeysLetThem(t *testing.T) {
-	cfg := Config{Keys: func(e *Event, claim *lockkeys.Claim) error {
+	cfg := Config[*Event]{Keys: func(job Job[*Event], claim *lockkeys.Claim) error {
+		e := job.Event
 		claim.Exclusive(key(e.ID))
 		return nil
 	}}
@@ -507,23 +487,24 @@ func TestEventsOfOneStreamRunSideBySideIfTheirKeysLetThem(t *testing.T) {
 		open := r.gate("a1")
 		r.offer(series("a", 1, 3)...)
 		assert.ElementsMatch(t, []string{"a2", "a3"}, r.ran())
-		state, err := r.store.Acquire(t.Context(), []lockkeys.Key{key("a")})
+		state, err := begin(t, r.store).Acquire(t.Context(), []lockkeys.Key{key("a")})
 		require.NoError(t, err)
 		assert.Equal(t, uint64(0), state[0].Last)
-		assert.Equal(t, Spans{{2, 3}}, state[0].Done)
+		assert.Equal(t, Spans{{From: 2, To: 3}}, state[0].Done)
 		open()
 		synctest.Wait()
 	})
 }
 
 func TestAnEventWithoutLockKeysFailsByPolicy(t *testing.T) {
-	cfg := Config{Keys: func(e *Event, claim *lockkeys.Claim) error {
+	cfg := Config[*Event]{Keys: func(job Job[*Event], claim *lockkeys.Claim) error {
+		e := job.Event
 		if e.ID == "a1" {
 			return errors.New("unreadable")
 		}
 		claim.Exclusive(key("k"))
 		return nil
-	}, Failure: Skip}
+	}, Failure: dispatcher.DeadLetter}
 	story(t, cfg, func(t *testing.T, r *rig) {
 		r.offer(series("a", 1, 2)...)
 		assert.Equal(t, []Result{DeadLettered}, r.outcome("a1"))
@@ -532,7 +513,7 @@ func TestAnEventWithoutLockKeysFailsByPolicy(t *testing.T) {
 }
 
 func TestShutdownGivesBackWhatHasNotRun(t *testing.T) {
-	story(t, Config{Dispatcher: dispatcher.Config[Job]{Workers: 1}}, func(t *testing.T, r *rig) {
+	story(t, Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{Workers: 1}}, func(t *testing.T, r *rig) {
 		open := r.gate("a1")
 		r.offer(ev("a1", "a=1"), ev("a2", "a=2"), ev("b2", "b=2"))
 		closed := make(chan error)

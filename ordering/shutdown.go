@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
-// Drain waits until every event that was accepted has its outcome; those that
-// wait for a gap, as long as that stays open. What is held and not parked any
-// more runs before that. Drain does not stop offers; with others still offering
-// it waits for a moment without any event on its way. The error is that of ctx,
-// or of [Sequencer.Err] if the sequencer was shut down or stopped with events
-// left; in a handler it is [dispatcher.ErrNested].
-func (s *Sequencer) Drain(ctx context.Context) error {
+// Drain waits until every accepted event has its outcome, including those that
+// wait for a gap, and until held events of resumed streams have run. Drain does
+// not stop offers: while others offer, it waits for a moment without any event
+// in flight. The error is that of ctx, or of [Sequencer.Err] if the sequencer
+// was shut down or stopped with events left; in a handler it is
+// [dispatcher.ErrNested].
+func (s *Sequencer[T]) Drain(ctx context.Context) error {
 	if s.dispatcher.Nested(ctx) {
 		return dispatcher.ErrNested
 	}
@@ -40,49 +42,35 @@ func (s *Sequencer) Drain(ctx context.Context) error {
 	}
 }
 
-// drainedLocked lets those go who wait in Drain, if no event is on its way and
-// the keeper has nothing to do. Who ends an event counts first and looks at
-// mu.drained then, who waits sets that and then looks at the count, so one of
-// them sees the other.
-func (s *Sequencer) drainedLocked() {
-	if s.mu.drained != nil && s.open.Load() == 0 && (s.keeper.restsLocked() || s.mu.over) {
+// drainedLocked releases waiting Drain calls, if no event is in flight. The end
+// of an event changes the count first and then reads mu.drained; Drain sets
+// that first and then reads the count, so one of them sees the other.
+func (s *Sequencer[T]) drainedLocked() {
+	if s.mu.drained != nil && s.open.Load() == 0 && (s.mu.core.Rests() || s.mu.over) {
 		close(s.mu.drained)
 		s.mu.drained = nil
 	}
 }
 
-// stopLocked ends the acceptance of events, for a failure.
-func (s *Sequencer) stopLocked(cause error) {
-	if s.mu.err == nil {
-		s.mu.err = fmt.Errorf("%w: %w", ErrStopped, cause)
-		s.stopped.Store(true)
-		s.halt()
-		s.cfg.Logger.Error("sequencer stopped", "err", cause)
-	}
-}
-
 // Shutdown stops the sequencer: offers are refused and no handler starts any
 // more. It waits for the handlers that run, whose events end as usual; shortly
-// before the deadline of ctx their contexts end, see [dispatcher.Dispatcher.Shutdown].
-// All other events, those that wait for earlier ones too, end as Unfinished, so
-// that their sources deliver them again.
+// before the deadline of ctx their contexts end, see
+// [dispatcher.Dispatcher.Shutdown]. All other events, including those that wait
+// for earlier ones, end as Unfinished, so that their sources redeliver them.
+// Then the term ends.
 //
 // Shutdown returns at the deadline at the latest. The error wraps
 // [dispatcher.ErrUnfinished] if handlers, a replay or a call of the store still
 // run then; what is left ends when they return. A second call waits likewise.
 // In a handler the error is [dispatcher.ErrNested], and nothing is stopped.
-func (s *Sequencer) Shutdown(ctx context.Context) error {
+func (s *Sequencer[T]) Shutdown(ctx context.Context) error {
 	if s.dispatcher.Nested(ctx) {
 		return dispatcher.ErrNested
 	}
 	s.mu.Lock()
 	s.mu.closers++
-	if s.mu.err == nil {
-		s.mu.err = ErrClosed
-		s.stopped.Store(true)
-		s.halt()
-	}
-	s.mu.Unlock()
+	s.stopLocked(ErrClosed)
+	s.stepRest(core.Stopped{Err: s.mu.err}, s.tellAside)
 	_, err := s.dispatcher.Shutdown(ctx)
 	s.cancel(ErrClosed)
 	s.end()
@@ -99,9 +87,9 @@ func (s *Sequencer) Shutdown(ctx context.Context) error {
 	}
 }
 
-// end ends the sequencer once all calls of Shutdown have told those whose
-// events the dispatcher gave back.
-func (s *Sequencer) end() {
+// end ends the sequencer once all calls of Shutdown have reported the events
+// that the dispatcher gave back.
+func (s *Sequencer[T]) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closers--; s.mu.closers > 0 || s.mu.ending {
@@ -111,49 +99,44 @@ func (s *Sequencer) end() {
 	go func() {
 		s.goroutines.Wait()
 		s.abandon()
+		s.endTerm()
 		close(s.gone)
 	}()
 }
 
-// abandon gives back what was accepted and not submitted.
-func (s *Sequencer) abandon() {
-	var a after
+// abandon gives back the events that were accepted and not submitted.
+func (s *Sequencer[T]) abandon() {
 	s.mu.Lock()
 	s.mu.over = true
-	if s.mu.search != nil {
-		s.mu.search.Stop()
+	in := core.NotSubmitted{}
+	for _, it := range s.mu.queue {
+		in.Events = append(in.Events, &it.Event)
 	}
-	if s.mu.look != nil {
-		s.mu.look.Stop()
-	}
-	waiting := append(s.keeper.mu.holds, s.keeper.mu.checks...)
-	s.keeper.mu.holds, s.keeper.mu.checks = nil, nil
-	for _, st := range s.mu.streams {
-		if st.gap != nil {
-			st.gap.timer.Stop()
-			st.gap = nil
-		}
-		for _, t := range st.early {
-			s.leaveEarlyLocked(t)
-			waiting = append(waiting, t)
-		}
-	}
-	for _, o := range s.keeper.mu.ops {
-		if o.reply != nil {
-			o.reply <- ErrClosed
-		}
-	}
-	s.keeper.mu.ops = nil
-	for _, t := range waiting {
-		s.endLocked(t, Outcome{Unfinished, ErrClosed}, &a)
-	}
-	s.mu.Unlock()
-	s.do(&a)
+	s.mu.queue = nil
+	s.stepRest(in, s.tellAside)
+	s.step(core.Abandoned{Err: s.Err()})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drainedLocked()
 }
 
-// Close is Shutdown without a deadline, and ends what has begun only; call
-// Drain first to run all. In a handler, for which it would wait, the error is
+// endTermTimeout bounds the call that ends the term in the store.
+const endTermTimeout = 5 * time.Second
+
+// endTerm records in the store that the term has ended cleanly.
+func (s *Sequencer[T]) endTerm() {
+	ctx, cancel := context.WithTimeout(context.Background(), endTermTimeout)
+	defer cancel()
+	switch err := s.term.End(ctx); {
+	case err == nil, errors.Is(err, ErrStoreClosed), errors.Is(err, ErrFenced):
+	default:
+		s.cfg.Logger.Warn("the store was not told that the term has ended", "err", err)
+	}
+}
+
+// Close is Shutdown without a deadline: it finishes only what runs; call Drain
+// first to run all. In a handler, for which it would wait, the error is
 // [dispatcher.ErrNested], and nothing is closed.
-func (s *Sequencer) Close() error {
+func (s *Sequencer[T]) Close() error {
 	return s.Shutdown(context.Background())
 }

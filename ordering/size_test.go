@@ -13,7 +13,7 @@ import (
 // only when its turn comes, it is parked, and not tried again and again.
 func TestSizePanics(t *testing.T) {
 	asked := 0
-	cfg := Config{Dispatcher: dispatcher.Config[Job]{MaxPendingBytes: 1 << 20, Size: func(j Job) int64 {
+	cfg := Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPendingBytes: 1 << 20, Size: func(j Job[*Event]) int64 {
 		if j.Event.ID == "b2" {
 			asked++
 		}

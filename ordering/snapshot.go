@@ -8,30 +8,39 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
-// Stats are counts since the sequencer was made, and of this moment.
+// Stats are counts since the sequencer was made, and current ones.
 type Stats struct {
 	// Events by their outcomes.
-	Applied, Duplicates, Held, DeadLettered, Refused, Unfinished uint64
+	Applied, Duplicates, Held, DeadLettered, Refused, Failed, Unfinished uint64
 
-	// Conflicts are events that were refused, or parked if they were held, since
-	// one of their numbers is another event's; see [ConflictError]. Unconfirmed
-	// are those of Duplicates that were taken for such by their numbers alone,
-	// since what is known of the first copy was pruned; see [Config.Retention].
-	// SameID are events that had an ID that another event had shortly before,
-	// and ran all the same.
-	Conflicts, Unconfirmed, SameID uint64
+	// Conflicts are events that were refused, or parked if they were held,
+	// because one of their numbers belongs to another event; see
+	// [ConflictError]. Unconfirmed are those of Duplicates that are known by
+	// their numbers alone, since the job state of the first copy was pruned;
+	// see [Config.Retention]. SameID are events with the ID of a recent one
+	// with other numbers, which ran all the same. Stale are events that were
+	// refused since they are of an epoch that is over; see [StaleError].
+	Conflicts, Unconfirmed, SameID, Stale uint64
 
-	Gaps    uint64 // that were noticed
-	Replays uint64 // that were asked for
+	Epochs uint64 // that have begun, on each stream
+
+	// Crashes are events that failed for good with a [*CrashError]: the process has
+	// ended each time that they ran.
+	Crashes uint64
+
+	Gaps        uint64 // that were noticed
+	Replays     uint64 // that were asked for
+	StoreErrors uint64 // failed calls of the store that were repeated
 
 	Open       int // events without an outcome
 	Early      int // of those, the ones that wait for earlier ones, and copies of them
 	EarlyBytes int64
 	Streams    int // in memory
-	Idle       int // of those, the ones with nothing on their way
-	Parkings   int
+	Idle       int // of those, the ones with nothing in flight
+	Parkings   int // in memory
 	OpenGaps   int
 
 	Dispatcher dispatcher.Stats
@@ -39,101 +48,75 @@ type Stats struct {
 
 // counts are those of Stats that only grow.
 type counts struct {
-	results       [Unfinished + 1]atomic.Uint64
-	gaps, replays atomic.Uint64
+	results [Unfinished + 1]atomic.Uint64
 
-	conflicts, unconfirmed, sameID atomic.Uint64
+	gaps, replays, storeErrors, epochs    atomic.Uint64
+	conflicts, unconfirmed, sameID, stale atomic.Uint64
+	crashes                               atomic.Uint64
 }
 
 func (c *counts) add(r Result) { c.results[r].Add(1) }
 
-// Config returns the settings that it was made with, and the defaults of what
-// was not set.
-func (s *Sequencer) Config() Config { return s.cfg }
+// Config returns the configuration of the sequencer, with defaults filled in.
+func (s *Sequencer[T]) Config() Config[T] { return s.cfg }
 
-// Stats returns the counts. It goes once through the streams in memory.
-func (s *Sequencer) Stats() Stats {
+// Stats returns the counts. Its cost is linear in the streams in memory.
+func (s *Sequencer[T]) Stats() Stats {
 	of := func(r Result) uint64 { return s.counts.results[r].Load() }
 	stats := Stats{
 		Applied: of(Applied), Duplicates: of(Duplicate), Held: of(Held), DeadLettered: of(DeadLettered),
-		Refused: of(Refused), Unfinished: of(Unfinished),
-		Conflicts: s.counts.conflicts.Load(), Unconfirmed: s.counts.unconfirmed.Load(), SameID: s.counts.sameID.Load(),
-		Gaps: s.counts.gaps.Load(), Replays: s.counts.replays.Load(),
+		Refused: of(Refused), Failed: of(Failed), Unfinished: of(Unfinished),
+		Conflicts: s.counts.conflicts.Load(), Unconfirmed: s.counts.unconfirmed.Load(), SameID: s.counts.sameID.Load(), Stale: s.counts.stale.Load(),
+		Crashes: s.counts.crashes.Load(),
+		Epochs:  s.counts.epochs.Load(),
+		Gaps:    s.counts.gaps.Load(), Replays: s.counts.replays.Load(), StoreErrors: s.counts.storeErrors.Load(),
 		Open: int(s.open.Load()), Dispatcher: s.dispatcher.Stats(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats.Early, stats.EarlyBytes = s.mu.early, s.mu.bytes
-	stats.Streams, stats.Idle = len(s.mu.streams), s.mu.idle.len
-	for id, p := range s.mu.parkings {
-		if id == p.ID {
-			stats.Parkings++
-		}
-	}
-	for _, st := range s.mu.streams {
-		if st.gap != nil {
-			stats.OpenGaps++
-		}
-	}
+	now := s.mu.core.Stats()
+	stats.Early, stats.EarlyBytes = now.Early, now.EarlyBytes
+	stats.Streams, stats.Idle, stats.Parkings, stats.OpenGaps = now.Streams, now.Idle, now.Parkings, now.Gaps
 	return stats
 }
 
-// StreamInfo is what is in memory of a stream.
+// LimitEarly lowers [Config.MaxEarlyTotal] to n, unless it is less already;
+// with n ≤ 0, no event waits in memory. It is for sources with a window of
+// unacknowledged events, such as a broker: if all of them waited, the missing
+// one could not come.
+func (s *Sequencer[T]) LimitEarly(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.core.LimitEarly(n)
+}
+
+// StreamInfo describes a stream in memory.
 type StreamInfo struct {
 	Stream  lockkeys.Key
-	Next    uint64 // the number that is to be submitted next
-	Running int    // events that were submitted and have not ended
-	Early   int    // events that wait for earlier ones
-	Missing bool   // Next has not come, and later ones have
+	Next    Position // that is expected next
+	Running int      // events that were submitted and have not ended
+	Early   int      // events that wait for earlier ones
+	Missing bool     // Next has not come, and later ones have
 	Since   time.Time
-	Parking string // the ID of the parking that closes the stream, or ""
-	HeldAt  uint64 // from this number on events are held; 0 for none
+	Parking string   // the ID of the parking that closes the stream, or ""
+	HeldAt  Position // from this one on events are held; its number is 0 if none are
 }
 
-// Snapshot returns the streams with the most events on their way, busiest
-// first, n of them at most: the hot keys, which dominate latency, and those
-// that wait for a gap. It goes once through the streams in memory, under the
-// mutex, and is meant for people.
-func (s *Sequencer) Snapshot(n int) []StreamInfo {
+// Snapshot returns the n streams with the most events in flight, busiest first:
+// the hot keys, which dominate latency, and those that wait for a gap. Its cost
+// is linear in the streams in memory, under the mutex; it is meant for
+// operators.
+func (s *Sequencer[T]) Snapshot(n int) []StreamInfo {
 	s.mu.Lock()
-	var infos []StreamInfo
-	for _, st := range s.mu.streams {
-		if st.idle && st.parking == nil {
-			continue
-		}
-		info := StreamInfo{Stream: st.key, Next: st.next, Running: st.window.running, Early: len(st.early), Missing: st.gap != nil}
-		if at := st.heldFrom.Load(); at != notHeld {
-			info.HeldAt = at
-		}
-		if st.parking != nil {
-			info.Parking, info.Since = st.parking.ID, st.parking.Since
-		} else if first := st.firstEarly(); first != nil {
-			info.Since = first.arrived
-		}
-		infos = append(infos, info)
-	}
+	streams := s.mu.core.Streams()
 	s.mu.Unlock()
-	slices.SortFunc(infos, func(a, b StreamInfo) int {
-		return cmp.Or(cmp.Compare(b.Running+b.Early, a.Running+a.Early), a.Stream.Compare(b.Stream))
+	slices.SortFunc(streams, func(a, b core.StreamInfo) int {
+		return cmp.Or(cmp.Compare(b.Running+b.Early, a.Running+a.Early), a.Key.Compare(b.Key))
 	})
-	return infos[:max(0, min(n, len(infos)))]
-}
-
-// notify tells the observer and the log.
-func (s *Sequencer) notify(n Notice) {
-	switch n.Kind {
-	case NumbersSkipped:
-		s.cfg.Logger.Warn("numbers skipped", "range", n.Range.String(), "err", n.Err)
-	case EventRefused:
-		s.cfg.Logger.Error("event refused", "event", n.Event.Name(), "numbers", n.Event.positionsText(), "stream", n.Stream.String(), "err", n.Err)
-	case EventSkipped:
-		s.cfg.Logger.Warn("event skipped", "event", n.Event.Name(), "err", n.Err)
-	case SameID:
-		s.cfg.Logger.Warn("event has the ID of another", "event", n.Event.Name(), "numbers", n.Event.positionsText(), "err", n.Err)
-	case StreamResumed:
-		s.cfg.Logger.Info("stream resumed", "stream", n.Stream.String())
+	var infos []StreamInfo
+	for _, st := range streams[:max(0, min(n, len(streams)))] {
+		infos = append(infos, StreamInfo{Stream: st.Key, Next: PositionAt(st.Key, st.Next), Running: st.Running, Early: st.Early,
+			Missing: st.Missing, Since: st.Since, Parking: st.Parking, HeldAt: PositionAt(st.Key, st.HeldAt)})
 	}
-	if s.cfg.Observer != nil {
-		s.cfg.Observer(n)
-	}
+	return infos
 }

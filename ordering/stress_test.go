@@ -51,7 +51,7 @@ func TestMany(t *testing.T) {
 		}
 	}
 	store := NewMemory()
-	var seq *Sequencer
+	var seq *Sequencer[*Event]
 	offer := func(ctx context.Context, e *Event) error {
 		err := seq.Offer(ctx, e, done)
 		if err == nil {
@@ -60,7 +60,7 @@ func TestMany(t *testing.T) {
 		return err
 	}
 	var calm atomic.Bool
-	handler := func(ctx context.Context, job Job) error {
+	handler := func(ctx context.Context, job Job[*Event]) error {
 		if !calm.Load() {
 			switch rand.IntN(40) {
 			case 0:
@@ -89,18 +89,18 @@ func TestMany(t *testing.T) {
 		}
 		var found []*Event
 		for i, e := range events {
-			if n, ok := e.On(missing.Stream); ok && n >= missing.From && n <= missing.To && !acknowledged[i].Load() {
+			if p, _ := e.On(missing.Stream); missing.Has(p) && !acknowledged[i].Load() {
 				found = append(found, e)
 			}
 		}
 		return Answer{}, deliver(ctx, found)
 	}
 	var err error
-	seq, err = New(t.Context(), Config{Store: store, Handler: handler, Replayer: ReplayerFunc(replay),
+	seq, err = New(t.Context(), Config[*Event]{Store: store, Handler: handler, Replayer: ReplayerFunc(replay),
 		GapTimeout: 2 * time.Millisecond, MaxEarly: 3, MaxEarlyTotal: 10, MaxEarlyBytes: 4000, MaxActive: 3, IdleTTL: 4 * time.Millisecond,
 		Observer:   func(Notice) {},
-		FailureFor: func(*Event, error) Policy { return Park },
-		Dispatcher: dispatcher.Config[Job]{Workers: 4, MaxPending: 8, MaxAttempts: 2, Timeout: 4 * time.Millisecond}})
+		FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return dispatcher.Park },
+		Dispatcher: dispatcher.Config[Job[*Event]]{Workers: 4, MaxPending: 8, MaxAttempts: 2, Timeout: 4 * time.Millisecond}})
 	require.NoError(t, err)
 
 	var sourcesDone sync.WaitGroup
@@ -161,7 +161,7 @@ func TestMany(t *testing.T) {
 		assert.NoError(t, seq.Drain(t.Context()))
 		store.mu.Lock()
 		defer store.mu.Unlock()
-		return open+len(store.mu.held)+len(store.mu.parkings) == 0
+		return open+len(store.consumerLocked("default").held)+len(store.consumerLocked("default").parkings) == 0
 	}, time.Minute, 10*time.Millisecond)
 	for i := range events {
 		require.EqualValues(t, 1, applied[i].Load(), "%s: %+v", events[i].ID, events[i].Positions)

@@ -87,7 +87,7 @@ func drawHistory(rt *rapid.T) *history {
 // play is one run of a history.
 type play struct {
 	*history
-	store    Store
+	store    *Memory
 	mu       sync.Mutex
 	clock    int
 	begun    map[string]int // by ID, of the run that ended well
@@ -99,18 +99,20 @@ type play struct {
 	offered  map[string]int
 }
 
-func (p *play) config() Config {
-	cfg := Config{Store: p.store, Handler: p.handle, Replayer: ReplayerFunc(p.replay), GapTimeout: time.Second,
+func (p *play) config() Config[*Event] {
+	cfg := Config[*Event]{Store: p.store, Handler: p.handle, Replayer: ReplayerFunc(p.replay), GapTimeout: time.Second,
 		MaxEarly: p.early, MaxActive: p.active,
-		Dispatcher: dispatcher.Config[Job]{Workers: 3, MaxAttempts: 3},
-		FailureFor: func(e *Event, _ error) Policy {
+		Dispatcher: dispatcher.Config[Job[*Event]]{Workers: 3, MaxAttempts: 3},
+		FailureFor: func(job Job[*Event], _ error) dispatcher.FailurePolicy {
+			e := job.Event
 			if p.skips[e.Type] {
-				return Skip
+				return dispatcher.DeadLetter
 			}
-			return Park
+			return dispatcher.Park
 		}}
 	if p.free {
-		cfg.Keys = func(e *Event, claim *lockkeys.Claim) error {
+		cfg.Keys = func(job Job[*Event], claim *lockkeys.Claim) error {
+			e := job.Event
 			claim.Exclusive(key(e.Type))
 			return nil
 		}
@@ -118,7 +120,7 @@ func (p *play) config() Config {
 	return cfg
 }
 
-func (p *play) handle(ctx context.Context, job Job) error {
+func (p *play) handle(ctx context.Context, job Job[*Event]) error {
 	id := job.Event.Type
 	var i int
 	fmt.Sscanf(id, "e%d", &i)
@@ -166,7 +168,7 @@ func (p *play) replay(ctx context.Context, missing Range, deliver func(context.C
 		}
 	}
 	for i := len(p.events) - 1; i >= 0; i-- {
-		if n, ok := p.events[i].On(missing.Stream); ok && n >= missing.From && n <= missing.To+1 {
+		if at, ok := p.events[i].On(missing.Stream); ok && at.Number >= missing.From && at.Number <= missing.To+1 {
 			if err := deliver(ctx, p.events[i:i+1]); err != nil {
 				return Answer{}, err
 			}
@@ -229,7 +231,7 @@ func (p *play) run() error {
 }
 
 // impostors are other events with the numbers of those that were.
-func (p *play) impostors(seq *Sequencer) error {
+func (p *play) impostors(seq *Sequencer[*Event]) error {
 	for _, e := range p.events {
 		for _, positions := range [][]Position{e.Positions, e.Positions[:1], append(e.Positions[:len(e.Positions):len(e.Positions)], Position{Stream: key("new"), Number: 1})} {
 			impostor := &Event{ID: e.ID, Type: e.Type, Positions: positions, Payload: []byte("another amount")}
@@ -289,9 +291,13 @@ func (p *play) check() error {
 			last[position.Stream] = e
 		}
 	}
+	term, err := p.store.Begin(context.Background(), Consumer{})
+	if err != nil {
+		return err
+	}
 	for _, e := range p.events {
 		for _, position := range e.Positions {
-			states, err := p.store.Acquire(context.Background(), []lockkeys.Key{position.Stream})
+			states, err := term.Acquire(context.Background(), []lockkeys.Key{position.Stream})
 			if err != nil {
 				return err
 			}

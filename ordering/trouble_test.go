@@ -60,11 +60,31 @@ func (w *world) chance(n int) bool {
 	return w.random.IntN(n) == 0
 }
 
-// process is the store as one process sees it, until it is killed.
+// process is the store as one process sees it, until it is killed, and its
+// term. Each process has a partition of its own.
 type process struct {
 	*world
-	dead atomic.Bool
+	Term
+	partition string
+	dead      atomic.Bool
 }
+
+// Begin implements Store.
+func (p *process) Begin(ctx context.Context, c Consumer) (Term, error) {
+	err := p.try(ctx, func() (err error) {
+		p.Term, err = p.store.Begin(ctx, Consumer{Partition: p.partition})
+		return err
+	})
+	return p, err
+}
+
+// End implements Term.
+func (p *process) End(ctx context.Context) error {
+	return p.try(ctx, func() error { return p.Term.End(ctx) })
+}
+
+// Reader implements Store.
+func (p *process) Reader(string) Reader { return p }
 
 // try makes a call of the store that may be slow, fail, or seem to fail.
 func (p *process) try(ctx context.Context, do func() error) error {
@@ -91,7 +111,7 @@ func (p *process) try(ctx context.Context, do func() error) error {
 
 func (p *process) Acquire(ctx context.Context, streams []lockkeys.Key) (states []StreamState, err error) {
 	err = p.try(ctx, func() (err error) {
-		states, err = p.store.Acquire(ctx, streams)
+		states, err = p.Term.Acquire(ctx, streams)
 		return err
 	})
 	return states, err
@@ -105,13 +125,13 @@ func (p *process) commit(ctx context.Context, r Record, begun int) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.log = append(p.log, fmt.Sprintf("%p commit %s %v held %v", p, r.Event.Name(), r.Status, r.Held))
-		if err := p.store.Commit(ctx, r); err != nil {
+		if err := p.Term.Commit(ctx, r); err != nil {
 			p.log = append(p.log, "  refused: "+err.Error())
 			return err
 		}
 		p.clock++
 		switch name := r.Event.Name(); {
-		case r.Status == Processed:
+		case r.Status == StatusApplied:
 			p.applied[name]++
 			p.log = append(p.log, "applied "+name)
 			p.begun[name], p.ended[name] = begun, p.clock
@@ -127,10 +147,10 @@ func (p *process) Skip(ctx context.Context, k Skipped) error {
 	return p.try(ctx, func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		err := p.store.Skip(ctx, k)
+		err := p.Term.Skip(ctx, k)
 		p.log = append(p.log, fmt.Sprintf("%p skip %s %d-%d: %v", p, k.Stream, k.From, k.To, err))
 		if err == nil {
-			p.skipped = append(p.skipped, Range{k.Stream, k.From, k.To})
+			p.skipped = append(p.skipped, Range{Stream: k.Stream, From: k.From, To: k.To})
 		}
 		return err
 	})
@@ -138,7 +158,7 @@ func (p *process) Skip(ctx context.Context, k Skipped) error {
 
 func (p *process) Look(ctx context.Context, positions []Position) (states []NumberState, err error) {
 	err = p.try(ctx, func() (err error) {
-		states, err = p.store.Look(ctx, positions)
+		states, err = p.Term.Look(ctx, positions)
 		return err
 	})
 	return states, err
@@ -147,7 +167,7 @@ func (p *process) Look(ctx context.Context, positions []Position) (states []Numb
 func (p *process) Forget(ctx context.Context, e *Event, fences Fences) error {
 	return p.try(ctx, func() error {
 		p.note("%p forget %s", p, e.Name())
-		return p.store.Forget(ctx, e, fences)
+		return p.Term.Forget(ctx, e, fences)
 	})
 }
 
@@ -156,13 +176,13 @@ func (p *process) Hold(ctx context.Context, events []*Event, fences Fences) erro
 		for _, e := range events {
 			p.note("%p hold %s", p, e.Name())
 		}
-		return p.store.Hold(ctx, events, fences)
+		return p.Term.Hold(ctx, events, fences)
 	})
 }
 
 func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) (list []HeldEvent, err error) {
 	err = p.try(ctx, func() (err error) {
-		list, err = p.store.Held(ctx, stream, from, limit, size)
+		list, err = p.Term.Held(ctx, stream, from, limit, size)
 		return err
 	})
 	return list, err
@@ -174,20 +194,20 @@ func (p *process) Park(ctx context.Context, parking Parking, fences Fences) erro
 		for _, h := range parking.Events {
 			p.note("%p   with %s", p, h.Name())
 		}
-		return p.store.Park(ctx, parking, fences)
+		return p.Term.Park(ctx, parking, fences)
 	})
 }
 
 func (p *process) Unpark(ctx context.Context, id string, fences Fences) error {
 	return p.try(ctx, func() error {
 		p.note("%p unpark %s", p, id[:4])
-		return p.store.Unpark(ctx, id, fences)
+		return p.Term.Unpark(ctx, id, fences)
 	})
 }
 
 func (p *process) Parked(ctx context.Context, ids ...string) (list []Parking, err error) {
 	err = p.try(ctx, func() (err error) {
-		list, err = p.store.Parked(ctx, ids...)
+		list, err = p.Term.Parked(ctx, ids...)
 		return err
 	})
 	return list, err
@@ -195,13 +215,13 @@ func (p *process) Parked(ctx context.Context, ids ...string) (list []Parking, er
 
 func (p *process) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
 	err = p.try(ctx, func() (err error) {
-		list, err = p.store.Backlog(ctx)
+		list, err = p.Term.Backlog(ctx)
 		return err
 	})
 	return list, err
 }
 
-func (p *process) Prune(context.Context, time.Time) (int64, error) { return 0, nil }
+func (p *process) Prune(context.Context, time.Time, time.Time) (int64, error) { return 0, nil }
 
 func (p *process) Close() error { return nil }
 
@@ -209,8 +229,9 @@ func (p *process) Close() error { return nil }
 func (w *world) held() (places []string) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	w.store.mu.index.Ascend(func(p heldPlace) bool {
-		places = append(places, fmt.Sprintf("%s=%d %s", p.stream, p.number, w.store.mu.held[p.id].Name()))
+	c := w.store.consumerLocked("default")
+	c.index.Ascend(func(p heldPlace) bool {
+		places = append(places, fmt.Sprintf("%s=%d %s", p.stream, p.number, c.held[p.id].Name()))
 		return true
 	})
 	return places
@@ -220,7 +241,7 @@ func (w *world) held() (places []string) {
 // came.
 func (w *world) isSkipped(e *Event) bool {
 	for _, r := range w.skipped {
-		if n, ok := e.On(r.Stream); ok && n >= r.From && n <= r.To {
+		if p, _ := e.On(r.Stream); r.Has(p) {
 			return true
 		}
 	}

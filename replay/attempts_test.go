@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
 
@@ -23,12 +23,12 @@ import (
 func TestBackoffAndJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Time
-		source := replay.SourceFunc(func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+		source := replay.SourceFunc(func(context.Context, ordering.Range) (replay.Answer, error) {
 			at = append(at, time.Now())
 			return replay.Answer{}, nil
 		})
 		r := replayer(t, replay.Config{Sources: of(source), Attempts: 6,
-			Backoff: replay.Backoff{Initial: time.Second, Max: 5 * time.Second, Jitter: 0.25}})
+			Backoff: dispatcher.Backoff{Initial: time.Second, Max: 5 * time.Second, Jitter: 0.25}})
 		delays := map[int]map[time.Duration]bool{}
 		for range 50 {
 			at = nil
@@ -62,7 +62,7 @@ func TestProgressDoesNotCount(t *testing.T) {
 			return replay.Answer{Events: events(from, from)}, nil
 		})
 		box, start := &inbox{}, time.Now()
-		r := replayer(t, replay.Config{Sources: of(source), Attempts: 3, Backoff: replay.Backoff{Initial: time.Second, Jitter: -1}})
+		r := replayer(t, replay.Config{Sources: of(source), Attempts: 3, Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1}})
 		_, err := r.Replay(t.Context(), rangeOf(1, 20), box.deliver)
 		require.NoError(t, err)
 		assert.Equal(t, upTo(1, 20), box.numbers())
@@ -96,7 +96,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := replayer(t, replay.Config{Sources: of(source), MaxOpen: 1,
-					Breaker: replay.Breaker{Failures: 1}, Backoff: replay.Backoff{Initial: time.Hour}})
+					Breaker: replay.Breaker{Failures: 1}, Backoff: dispatcher.Backoff{Initial: time.Hour}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
@@ -177,11 +177,11 @@ func TestProbabilities(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const replays = 4000
 			draws := rand.New(rand.NewPCG(1, 2))
-			source := replay.SourceFunc(func(_ context.Context, _ lockkeys.Key, from, to uint64) (replay.Answer, error) {
+			source := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (replay.Answer, error) {
 				if draws.Float64() >= c.p {
 					return replay.Answer{}, errOut
 				}
-				return replay.Answer{Events: events(from, to)}, nil
+				return replay.Answer{Events: events(asked.From, asked.To)}, nil
 			})
 			r := replayer(t, replay.Config{Sources: of(source), Attempts: c.r})
 			failed, attempts, squares := 0.0, 0.0, 0.0

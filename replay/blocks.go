@@ -8,8 +8,9 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// block is a run of numbers of a stream, both ends included. As a part of what
-// is missing it counts the attempts for its first number.
+// block is a range of missing numbers of a stream, by their places, see
+// [ordering.Position.Place], both ends included, with the count of attempts for its
+// first number.
 type block struct {
 	from, to uint64
 	attempts int       // made for from, before the current one
@@ -28,8 +29,8 @@ func (b blocks) overlap(from, to uint64) (i, j int) {
 	return i, j
 }
 
-// cut takes the numbers from..to out. What is left of a block behind them has
-// a first number of its own, so its attempts start anew.
+// cut removes the numbers from..to. The rest of a block behind them has a new first
+// number, so its attempts start from 0.
 func (b blocks) cut(from, to uint64) blocks {
 	i, j := b.overlap(from, to)
 	if i >= j {
@@ -47,7 +48,7 @@ func (b blocks) cut(from, to uint64) blocks {
 	return slices.Replace(b, i, j, rest...)
 }
 
-// within returns those parts of the blocks that are in from..to.
+// within returns the parts of the blocks in from..to.
 func (b blocks) within(from, to uint64) blocks {
 	i, j := b.overlap(from, to)
 	if i >= j {
@@ -59,7 +60,7 @@ func (b blocks) within(from, to uint64) blocks {
 	return parts
 }
 
-// add puts blocks in that overlap none.
+// add inserts blocks that do not overlap existing ones.
 func (b blocks) add(more ...block) blocks {
 	for _, m := range more {
 		i, _ := b.overlap(m.from, m.to)
@@ -68,7 +69,7 @@ func (b blocks) add(more ...block) blocks {
 	return b
 }
 
-// size is how many numbers there are.
+// size returns the number of numbers.
 func (b blocks) size() (n uint64) {
 	for _, x := range b {
 		n += x.to - x.from + 1
@@ -79,12 +80,12 @@ func (b blocks) size() (n uint64) {
 // ranges returns the blocks as ranges of a stream, neighbours joined.
 func (b blocks) ranges(stream lockkeys.Key) []ordering.Range {
 	var list []ordering.Range
-	for _, x := range b {
-		if n := len(list); n > 0 && list[n-1].To+1 == x.from {
-			list[n-1].To = x.to
-			continue
+	for i := 0; i < len(b); {
+		x := b[i]
+		for i++; i < len(b) && b[i].from == x.to+1; i++ {
+			x.to = b[i].to
 		}
-		list = append(list, ordering.Range{Stream: stream, From: x.from, To: x.to})
+		list = append(list, x.on(stream))
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/replay"
 )
 
@@ -20,7 +21,7 @@ func TestBadConfig(t *testing.T) {
 	_, err = replay.New(replay.Config{
 		Sources:  []replay.NamedSource{{Name: "log", Source: source}, {Source: source}, {Name: "log"}},
 		Attempts: -1, Timeout: -1, MaxWait: -1, MaxOpen: -1, MaxEvents: -1, MaxBytes: -1,
-		Backoff: replay.Backoff{Initial: time.Second, Max: time.Millisecond, Multiplier: 0.5, Jitter: 2},
+		Backoff: dispatcher.Backoff{Initial: time.Second, Max: time.Millisecond, Multiplier: 0.5, Jitter: 2},
 		Breaker: replay.Breaker{Failures: -1, Open: -1},
 	})
 	require.ErrorIs(t, err, replay.ErrConfig)

@@ -23,10 +23,10 @@ var (
 
 // Errors of a [Replayer].
 var (
-	// ErrConfig is wrapped by what [New] returns for a configuration that
-	// cannot work; the text names every problem.
+	// ErrConfig is wrapped by the error of [New] for an invalid configuration;
+	// the text names every problem.
 	ErrConfig = errors.New("replay: bad configuration")
-	// ErrRange is wrapped by what Replay returns for a range that is none.
+	// ErrRange is wrapped by the error of Replay for an invalid range.
 	ErrRange = errors.New("replay: bad range")
 )
 
@@ -44,7 +44,7 @@ var (
 	ErrResting = errors.New("not asked: the source is given a rest after failures")
 )
 
-// SourceError says which source did not answer for a range, and why.
+// SourceError is the error of a source that did not answer for a range.
 type SourceError struct {
 	Source string         // its name
 	Range  ordering.Range // what it was asked for
@@ -56,14 +56,15 @@ func (e *SourceError) Error() string {
 	return fmt.Sprintf("replay: %s: %v: %v", e.Source, e.Range, e.Err)
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// UnansweredError is what Replay returns when some numbers could not be had.
+// UnansweredError is the error of Replay for numbers that no source has
+// answered for.
 type UnansweredError struct {
-	// Missing are the numbers that nobody answered for.
+	// Missing are the numbers that no source answered for.
 	Missing []ordering.Range
-	// Attempts is how many requests were made.
+	// Attempts is the number of requests made.
 	Attempts int
 	// Errs has the last error of each source that gave one, in the order of
 	// the sources.
@@ -88,7 +89,7 @@ func (e *UnansweredError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the errors of the sources to errors.Is and errors.As.
+// Unwrap returns the errors of the sources.
 func (e *UnansweredError) Unwrap() []error { return e.Errs }
 
 type retryAfterError struct {
@@ -98,9 +99,9 @@ type retryAfterError struct {
 
 func (e retryAfterError) Unwrap() error { return e.error }
 
-// RetryAfter marks an error of a source that wants no request for some time.
-// Until then no replay asks it; see also [Config.MaxWait]. RetryAfter(nil, …) is
-// nil.
+// RetryAfter marks an error of a source that must not be asked for some time.
+// Until then no replay asks it; see also [Config.MaxWait]. RetryAfter(nil, …)
+// is nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil

@@ -16,8 +16,8 @@ func Example_sequencer() {
 	event := func(n uint64) *ordering.Event {
 		return &ordering.Event{Positions: []ordering.Position{{Stream: order, Number: n}}}
 	}
-	log := replay.SourceFunc(func(_ context.Context, _ lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
-		for n := from; n <= min(to, from+99); n++ { // 100 at a time
+	log := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (a replay.Answer, err error) {
+		for n := asked.From; n <= min(asked.To, asked.From+99); n++ { // 100 at a time
 			a.Events = append(a.Events, event(n))
 		}
 		return a, nil
@@ -29,13 +29,13 @@ func Example_sequencer() {
 
 	ctx := context.Background()
 	last := make(chan bool)
-	seq, err := ordering.New(ctx, ordering.Config{
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store:      ordering.NewMemory(),
 		Replayer:   replayer,
 		GapTimeout: 10 * time.Millisecond,
-		Handler: func(_ context.Context, job ordering.Job) error {
+		Handler: func(_ context.Context, job ordering.Job[*ordering.Event]) error {
 			fmt.Println(job.Event.Name())
-			if n, _ := job.Event.On(order); n == 4 {
+			if p, _ := job.Event.On(order); p.Number == 4 {
 				close(last)
 			}
 			return nil

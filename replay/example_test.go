@@ -17,13 +17,13 @@ func Example() {
 	event := func(n uint64) *ordering.Event {
 		return &ordering.Event{Type: "order changed", Positions: []ordering.Position{{Stream: order, Number: n}}}
 	}
-	backup := replay.SourceFunc(func(_ context.Context, _ lockkeys.Key, from, _ uint64) (replay.Answer, error) {
-		if from > 5 {
+	backup := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (replay.Answer, error) {
+		if asked.From > 5 {
 			return replay.Answer{}, nil // it has nothing of that
 		}
 		return replay.Answer{Events: []*ordering.Event{event(5)}}, nil
 	})
-	log := replay.SourceFunc(func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+	log := replay.SourceFunc(func(context.Context, ordering.Range) (replay.Answer, error) {
 		return replay.Answer{
 			Events: []*ordering.Event{event(7)},
 			NoSuch: []ordering.Range{{Stream: order, From: 6, To: 6}},
@@ -53,7 +53,7 @@ func Example() {
 
 // What could not be had is named, with what each source said.
 func ExampleUnansweredError() {
-	log := replay.SourceFunc(func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+	log := replay.SourceFunc(func(context.Context, ordering.Range) (replay.Answer, error) {
 		return replay.Answer{}, replay.ErrNotRetained
 	})
 	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "event log", Source: log}}})

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -79,12 +78,12 @@ type script struct {
 
 func scripted(steps ...step) *script { return &script{steps: steps} }
 
-func (s *script) Fetch(ctx context.Context, _ lockkeys.Key, from, to uint64) (replay.Answer, error) {
+func (s *script) Fetch(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
 	s.mu.Lock()
 	next := s.steps[min(len(s.mu.asked), len(s.steps)-1)]
-	s.mu.asked = append(s.mu.asked, [2]uint64{from, to})
+	s.mu.asked = append(s.mu.asked, [2]uint64{asked.From, asked.To})
 	s.mu.Unlock()
-	return next(ctx, from, to)
+	return next(ctx, asked.From, asked.To)
 }
 
 // asked returns what the source was asked for.
@@ -107,8 +106,8 @@ func (b *inbox) deliver(_ context.Context, list []*ordering.Event) error {
 func (b *inbox) numbers() []uint64 {
 	list := []uint64{}
 	for _, e := range b.got {
-		if n, ok := e.On(order); ok {
-			list = append(list, n)
+		if p, ok := e.On(order); ok {
+			list = append(list, p.Number)
 		}
 	}
 	return list
@@ -136,30 +135,4 @@ func of(sources ...replay.Source) []replay.NamedSource {
 		list = append(list, replay.NamedSource{Name: string(rune('a' + i)), Source: s})
 	}
 	return list
-}
-
-// inFlight checks that no number is asked for twice at a time.
-type inFlight struct {
-	sync.Mutex
-	numbers map[uint64]bool
-}
-
-func (f *inFlight) begin(t *testing.T, from, to uint64) {
-	f.Lock()
-	defer f.Unlock()
-	if f.numbers == nil {
-		f.numbers = map[uint64]bool{}
-	}
-	for n := from; n <= to; n++ {
-		assert.False(t, f.numbers[n], "number %d is asked for twice at a time", n)
-		f.numbers[n] = true
-	}
-}
-
-func (f *inFlight) end(from, to uint64) {
-	f.Lock()
-	defer f.Unlock()
-	for n := from; n <= to; n++ {
-		delete(f.numbers, n)
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
@@ -49,17 +48,17 @@ func bubble(t *testing.T, f func() error) (err error) {
 	return err
 }
 
-func (f *fickle) Fetch(_ context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
+func (f *fickle) Fetch(_ context.Context, asked ordering.Range) (replay.Answer, error) {
 	var a replay.Answer
 	add := func(n uint64) {
 		if f.exists[n] {
 			a.Events = append(a.Events, events(n, n)...)
 		} else {
-			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: n, To: n})
+			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: asked.Stream, From: n, To: n})
 		}
 	}
-	if f.patience[from] > 0 {
-		f.patience[from]--
+	if f.patience[asked.From] > 0 {
+		f.patience[asked.From]--
 		switch f.choices.of(6) {
 		case 0:
 			return a, errOut
@@ -68,23 +67,23 @@ func (f *fickle) Fetch(_ context.Context, stream lockkeys.Key, from, to uint64) 
 		case 2:
 			return a, replay.ErrNotAssigned
 		case 3: // an answer that cannot be used
-			return replay.Answer{Events: append(events(from, to), &ordering.Event{})}, nil
+			return replay.Answer{Events: append(events(asked.From, asked.To), &ordering.Event{})}, nil
 		case 4:
 			return a, replay.RetryAfter(errOut, time.Second)
 		}
-		if from == to {
+		if asked.From == asked.To {
 			return a, nil
 		}
-		add(from + 1 + f.choices.of(to-from))
+		add(asked.From + 1 + f.choices.of(asked.To-asked.From))
 		return a, nil
 	}
-	for n := from; n <= min(to, from+f.chunk-1); n++ {
-		if n == from || f.choices.of(4) > 0 {
+	for n := asked.From; n <= min(asked.To, asked.From+f.chunk-1); n++ {
+		if n == asked.From || f.choices.of(4) > 0 {
 			add(n)
 		}
 	}
-	if !f.exists[to+1] && f.choices.of(2) > 0 {
-		add(to + 1)
+	if !f.exists[asked.To+1] && f.choices.of(2) > 0 {
+		add(asked.To + 1)
 	}
 	if len(a.Events) > 1 && f.choices.of(2) > 0 {
 		slices.Reverse(a.Events)

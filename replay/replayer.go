@@ -14,21 +14,17 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Replayer gets missing events from sources that may fail. It implements
-// [ordering.Replayer]; see the package's doc for how. It may be used from any
-// number of goroutines at once and has none of its own, so there is nothing to
-// close.
+// Replayer fetches missing events from sources that may fail. It implements
+// [ordering.Replayer]; see the package documentation. It is safe for concurrent
+// use and has no goroutines of its own, so there is nothing to close.
 type Replayer struct {
 	cfg     Config
 	sources []*source
 	slots   *semaphore.Weighted // MaxOpen requests, first come first served
 
-	// mu guards which ranges are being asked for, and the counts. No number is
-	// asked for by two flights.
 	mu struct {
 		sync.Mutex
-		flights map[lockkeys.Key][]*flight
-		stats   Stats
+		stats Stats
 	}
 }
 
@@ -41,7 +37,6 @@ func New(cfg Config) (*Replayer, error) {
 		return nil, err
 	}
 	r := &Replayer{cfg: cfg, slots: semaphore.NewWeighted(int64(cfg.MaxOpen))}
-	r.mu.flights = map[lockkeys.Key][]*flight{}
 	for _, s := range cfg.Sources {
 		r.sources = append(r.sources, newSource(s, cfg))
 	}
@@ -49,13 +44,10 @@ func New(cfg Config) (*Replayer, error) {
 }
 
 // Replay implements [ordering.Replayer]. Its error is an [*UnansweredError] if
-// numbers could not be had, that of deliver as it is, and else one that wraps
+// numbers remain unanswered, that of deliver unchanged, or one that wraps
 // [ErrRange] or the context's error.
 //
-// While a range is asked for, another call for numbers of it does not ask
-// again. It is given what comes from then on, shares the result, and asks only
-// for what is missing after that. A deliver that takes long holds up the calls
-// that share its range.
+// Calls do not share requests: a sequencer has one open call for each stream.
 func (r *Replayer) Replay(ctx context.Context, missing ordering.Range, deliver func(ctx context.Context, events []*ordering.Event) error) (ordering.Answer, error) {
 	switch {
 	case missing.From == 0 || missing.From > missing.To || missing.To > ordering.MaxNumber:
@@ -63,37 +55,31 @@ func (r *Replayer) Replay(ctx context.Context, missing ordering.Range, deliver f
 	case deliver == nil:
 		return ordering.Answer{}, fmt.Errorf("%w: %v: deliver is nil", ErrRange, missing)
 	}
+	from, to := missing.Places()
 	w := &want{
 		stream:  missing.Stream,
 		deliver: deliver,
-		missing: blocks{{from: missing.From, to: missing.To, left: r.sources}},
+		missing: blocks{{from: from, to: to, left: r.sources}},
 		errs:    make([]error, len(r.sources)),
 	}
+	r.count(func(s *Stats) { s.Open++ })
 	err := r.run(ctx, w)
 	if err == nil {
 		err = w.unanswered()
 	}
-	r.countReplay(err)
+	r.count(func(s *Stats) {
+		s.Open--
+		s.Replays++
+		if e := (*UnansweredError)(nil); errors.As(err, &e) {
+			s.Unanswered++
+		}
+	})
 	return ordering.Answer{NoSuch: w.never.ranges(w.stream), Attempts: w.requests}, err
 }
 
+// run makes attempts until everything is delivered or given up.
 func (r *Replayer) run(ctx context.Context, w *want) error {
-	for len(w.missing) > 0 {
-		f, follower := r.board(w)
-		if follower == nil {
-			return r.lead(ctx, f, w)
-		}
-		if err := r.follow(ctx, f, follower, w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lead makes attempts until nothing is left to be asked for.
-func (r *Replayer) lead(ctx context.Context, f *flight, w *want) error {
-	defer r.land(f)
-	delays := r.cfg.Backoff.start()
+	vain := 0 // attempts in a row without any answer
 	for {
 		rest := min(time.Until(w.ready()), r.cfg.MaxWait)
 		if err := sleep(ctx, rest); err != nil {
@@ -101,27 +87,27 @@ func (r *Replayer) lead(ctx context.Context, f *flight, w *want) error {
 		}
 		size, requests := w.missing.size(), w.requests
 		for i := range r.sources {
-			if err := r.ask(ctx, f, w, i); err != nil {
+			if err := r.ask(ctx, w, i); err != nil {
 				return err
 			}
 		}
 		if w.missing.size() < size {
-			delays.Reset()
+			vain = 0
 		}
 		w.endAttempt(r.cfg.Attempts, w.requests == requests)
 		if len(w.missing) == 0 {
-			f.failed, f.errs = w.failed, w.errs
 			return nil
 		}
-		if err := sleep(ctx, delays.NextBackOff()); err != nil {
+		vain++
+		if err := sleep(ctx, r.cfg.Backoff.Wait(vain)); err != nil {
 			return ended(ctx, w.missing[0].on(w.stream))
 		}
 	}
 }
 
-// ask asks one source for all that is missing, block by block, and for the
-// rest of what it answers in part.
-func (r *Replayer) ask(ctx context.Context, f *flight, w *want, i int) error {
+// ask asks one source for all missing blocks, and again for the rest of a block
+// after a partial answer.
+func (r *Replayer) ask(ctx context.Context, w *want, i int) error {
 	s := r.sources[i]
 	for b := w.next(i, s); b != nil; b = w.next(i, s) {
 		asked := b.on(w.stream)
@@ -148,18 +134,17 @@ func (r *Replayer) ask(ctx context.Context, f *flight, w *want, i int) error {
 		if s.Copy && len(a.NoSuch) > 0 {
 			a.NoSuch, reason = nil, ErrCopy
 		}
-		r.share(ctx, f, a)
 		if err := w.take(ctx, a); err != nil {
 			return err
 		}
-		if w.misses(asked.From) {
+		if from, _ := asked.Places(); w.misses(from) {
 			w.errs[i] = &SourceError{s.Name, asked, reason}
 		}
 	}
 	return nil
 }
 
-// request makes one request as soon as there may be one more.
+// request makes one request, as soon as MaxOpen allows.
 func (r *Replayer) request(ctx context.Context, s *source, asked ordering.Range) (Answer, error) {
 	if err := r.slots.Acquire(ctx, 1); err != nil {
 		return Answer{}, err
@@ -169,7 +154,7 @@ func (r *Replayer) request(ctx context.Context, s *source, asked ordering.Range)
 }
 
 func (b *block) on(stream lockkeys.Key) ordering.Range {
-	return ordering.Range{Stream: stream, From: b.from, To: b.to}
+	return ordering.RangeAt(stream, b.from, b.to)
 }
 
 func without(list []*source, s *source) []*source {

@@ -20,13 +20,12 @@ type source struct {
 	cfg     Config
 	breaker *gobreaker.CircuitBreaker[Answer]
 
-	// mu guards when the source may be asked again, and the counts. The
-	// breaker calls changed under its own mutex, so under mu nothing calls the
-	// breaker.
+	// The breaker calls changed under its own mutex, so under mu nothing calls
+	// the breaker.
 	mu struct {
 		sync.Mutex
 		rest    time.Time // no request before
-		failure error     // of the last request that failed
+		failure error     // of the last failed request
 		changes []change  // of the breaker, not logged yet
 		stats   SourceStats
 	}
@@ -48,7 +47,7 @@ func newSource(named NamedSource, cfg Config) *source {
 	return s
 }
 
-// works tells whether err is what a source says that works.
+// works reports whether err is nil or an answer of a working source.
 func works(err error) bool {
 	return err == nil || errors.Is(err, ErrNotRetained) || errors.Is(err, ErrNotAssigned)
 }
@@ -59,7 +58,7 @@ func (s *source) changed(_ string, from, to gobreaker.State) {
 	defer s.mu.Unlock()
 	s.mu.changes = append(s.mu.changes, change{from, to})
 	if to == gobreaker.StateOpen {
-		// The breaker lets a request through after that time, not at it.
+		// The breaker lets a request through only after that time, not at it.
 		s.restLocked(s.cfg.Breaker.Open + time.Nanosecond)
 	}
 }
@@ -70,14 +69,14 @@ func (s *source) restLocked(d time.Duration) {
 	}
 }
 
-// ready is when the source may be asked.
+// ready returns when the source may be asked.
 func (s *source) ready() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.rest
 }
 
-// fetch makes a request, unless the source is to be left alone.
+// fetch makes a request, unless the source must not be asked yet.
 func (s *source) fetch(ctx context.Context, asked ordering.Range) (Answer, error) {
 	if time.Now().Before(s.ready()) {
 		return Answer{}, s.resting()
@@ -93,7 +92,7 @@ func (s *source) fetch(ctx context.Context, asked ordering.Range) (Answer, error
 	}
 	if err == nil {
 		if err = a.check(asked, s.cfg); err != nil {
-			s.cfg.Logger.Warn("replay: answer refused", "source", s.Name, "asked", asked.String(), "error", err)
+			s.cfg.Logger.Warn("replay: answer refused", "source", s.Name, "asked", asked.String(), "err", err)
 			a = Answer{}
 		}
 	}
@@ -104,12 +103,12 @@ func (s *source) fetch(ctx context.Context, asked ordering.Range) (Answer, error
 func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	a, err := s.Source.Fetch(limited, asked.Stream, asked.From, asked.To)
+	a, err := s.Source.Fetch(limited, asked)
 	switch {
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
-		return Answer{}, dispatcher.Permanent(err) // the caller left: that is not to the source's discredit
+		return Answer{}, dispatcher.Permanent(err) // the caller left: the breaker must not count it
 	case limited.Err() != nil:
 		err = fmt.Errorf("no answer within %v: %w", s.cfg.Timeout, err)
 	}
@@ -119,7 +118,7 @@ func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, e
 	return Answer{}, err
 }
 
-// failed takes note of a failure, before the breaker does.
+// failed records a failure, before the breaker does.
 func (s *source) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,20 +126,21 @@ func (s *source) failed(err error) {
 	s.restLocked(RetryAfterOf(err))
 }
 
-// check tells whether an answer can be used. The error wraps [ErrAnswer].
+// check reports whether an answer can be used. The error wraps [ErrAnswer].
 func (a Answer) check(asked ordering.Range, cfg Config) error {
 	bad := func(text string, args ...any) error {
 		return fmt.Errorf("%w: %w", ErrAnswer, fmt.Errorf(text, args...))
 	}
 	if n := max(len(a.Events), len(a.NoSuch)); n > cfg.MaxEvents {
-		return bad("%d events or ranges are more than MaxEvents, %d", n, cfg.MaxEvents)
+		return bad("it has %d events or ranges, more than MaxEvents, %d", n, cfg.MaxEvents)
 	}
 	var never blocks
 	for _, r := range a.NoSuch {
-		if r.Stream != asked.Stream || r.From == 0 || r.From > r.To {
+		if r.Stream != asked.Stream || r.From == 0 || r.From > r.To || r.From > ordering.MaxNumber {
 			return bad("%v is not a range of numbers of %v", r, asked.Stream)
 		}
-		never = never.cut(r.From, r.To).add(block{from: r.From, to: r.To})
+		from, to := r.Places()
+		never = never.cut(from, to).add(block{from: from, to: to})
 	}
 	var size int64
 	numbers := make(map[uint64]*ordering.Event, len(a.Events))
@@ -154,15 +154,16 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 		if err := e.Validate(); err != nil {
 			return bad("event %d of %d: %w", i+1, len(a.Events), err)
 		}
-		n, ok := e.On(asked.Stream)
-		if !ok || n < asked.From || n > asked.To {
-			return bad("event %.80q, %.200s, was not asked for", e.Name(), ordering.FormatSequenceID(e.Positions))
+		p, _ := e.On(asked.Stream)
+		if !asked.Has(p) {
+			return bad("event %.80q, %.200s, was not requested", e.Name(), ordering.FormatSequenceID(e.Positions))
 		}
+		n := p.Place()
 		if len(never.within(n, n)) > 0 {
-			return bad("event %.80q has number %d, which never existed by the same answer", e.Name(), n)
+			return bad("event %.80q has number %d, which never existed by the same answer", e.Name(), p.Number)
 		}
 		if other := numbers[n]; other != nil && !other.IsCopy(e) {
-			return bad("events %.80q and %.80q both have number %d, and are different", other.Name(), e.Name(), n)
+			return bad("events %.80q and %.80q both have number %d, and are different", other.Name(), e.Name(), p.Number)
 		}
 		numbers[n] = e
 	}
@@ -185,7 +186,7 @@ func (s *source) logChanges() {
 	}
 }
 
-// resting is the error for a request that was not made.
+// resting returns the error for a request that was not made.
 func (s *source) resting() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,16 +3,15 @@ package replay
 import (
 	"context"
 
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Source has events that were sent before. Its methods may be called from any
-// number of goroutines at once.
+// Source has events that were sent before. Its methods must be safe for
+// concurrent use.
 type Source interface {
-	// Fetch answers for the numbers of a stream, from and to included,
-	// 1 <= from <= to. The range is as wide as a producer's mistake may make
-	// it: look for what is there, do not count through it. Answer for as many
+	// Fetch answers for the numbers of a range, 1 <= From <= To, which is of one
+	// epoch of a stream. A producer's mistake can make the range very wide: look
+	// up the existing events, do not iterate over the numbers. Answer for as many
 	// numbers as fit into an answer of moderate size, the lowest first being
 	// the most useful; Fetch is called for the rest then. Answers larger than
 	// [Config.MaxEvents] or [Config.MaxBytes] are refused.
@@ -27,7 +26,7 @@ type Source interface {
 	//
 	// It must return soon after the context has ended. The events are the
 	// caller's once returned.
-	Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error)
+	Fetch(ctx context.Context, asked ordering.Range) (Answer, error)
 }
 
 // Answer is what a source answers. What is in neither of its fields is not
@@ -44,9 +43,9 @@ type Answer struct {
 }
 
 // SourceFunc is a function that is a [Source].
-type SourceFunc func(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error)
+type SourceFunc func(ctx context.Context, asked ordering.Range) (Answer, error)
 
 // Fetch implements [Source].
-func (f SourceFunc) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (Answer, error) {
-	return f(ctx, stream, from, to)
+func (f SourceFunc) Fetch(ctx context.Context, asked ordering.Range) (Answer, error) {
+	return f(ctx, asked)
 }

@@ -1,13 +1,10 @@
 package replay
 
-import "errors"
-
 // Stats counts what a [Replayer] has done. Numbers only rise, but for Open.
 type Stats struct {
 	Replays    uint64 // calls of Replay that have ended
-	Joined     uint64 // times that a call shared the requests of another one
 	Unanswered uint64 // calls that ended with an UnansweredError
-	Open       int    // ranges that are asked for at this time
+	Open       int    // calls that have not ended
 	Sources    []SourceStats
 }
 
@@ -40,11 +37,8 @@ func (s *source) stats() SourceStats {
 	return stats
 }
 
-func (r *Replayer) countReplay(err error) {
+func (r *Replayer) count(what func(s *Stats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.stats.Replays++
-	if e := (*UnansweredError)(nil); errors.As(err, &e) {
-		r.mu.stats.Unanswered++
-	}
+	what(&r.mu.stats)
 }

@@ -9,31 +9,33 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// want is one call of Replay. Each number of its range is in missing, failed
+// want is one call of Replay. Each place of its range is in missing, failed
 // or never, or has been delivered. Only the goroutine of the call uses it.
 type want struct {
 	stream   lockkeys.Key
 	deliver  func(ctx context.Context, events []*ordering.Event) error
-	missing  blocks  // still to be asked for
+	missing  blocks  // still to be requested
 	failed   blocks  // given up
 	never    blocks  // never existed
-	requests int     // made for it
-	errs     []error // by source, the last one
+	requests int     // number of requests made
+	errs     []error // the last one of each source
 }
 
-// take delivers an answer that was found good. The error is that of deliver.
+// take delivers a valid answer. The error is that of deliver.
 func (w *want) take(ctx context.Context, a Answer) error {
 	for _, e := range a.Events {
-		if n, ok := e.On(w.stream); ok {
+		if p, ok := e.On(w.stream); ok {
+			n := p.Place()
 			w.missing = w.missing.cut(n, n)
 			w.failed = w.failed.cut(n, n)
 			w.never = w.never.cut(n, n)
 		}
 	}
 	for _, r := range a.NoSuch {
+		from, to := r.Places()
 		for _, open := range []*blocks{&w.missing, &w.failed} {
-			w.never = w.never.add(open.within(r.From, r.To)...)
-			*open = open.cut(r.From, r.To)
+			w.never = w.never.add(open.within(from, to)...)
+			*open = open.cut(from, to)
 		}
 	}
 	if len(a.Events) == 0 {
@@ -42,7 +44,7 @@ func (w *want) take(ctx context.Context, a Answer) error {
 	return w.deliver(ctx, a.Events)
 }
 
-// next returns the first block for which the source with index i has its turn.
+// next returns the first block that the source with index i is to be asked for.
 func (w *want) next(i int, s *source) *block {
 	for k := range w.missing {
 		if b := &w.missing[k]; b.asked <= i && slices.Contains(b.left, s) {
@@ -52,14 +54,14 @@ func (w *want) next(i int, s *source) *block {
 	return nil
 }
 
-// misses tells whether a number is still to be asked for.
+// misses reports whether a place is still to be asked for.
 func (w *want) misses(n uint64) bool {
 	i, j := w.missing.overlap(n, n)
 	return i < j
 }
 
-// endAttempt counts an attempt for the blocks that were asked for, or for all
-// if nothing could be asked, and gives up those for which it was the last.
+// endAttempt counts an attempt for the blocks that were requested, or for all if
+// no source could be asked, and gives up those for which it was the last.
 func (w *want) endAttempt(most int, idle bool) {
 	var still blocks
 	for _, b := range w.missing {
@@ -76,7 +78,8 @@ func (w *want) endAttempt(most int, idle bool) {
 	w.missing = still
 }
 
-// ready is when the first source may be asked that is worth asking.
+// ready returns when the first source may be asked, of those still to be asked for
+// a block.
 func (w *want) ready() time.Time {
 	var first time.Time
 	for i, b := range w.missing {
@@ -89,19 +92,7 @@ func (w *want) ready() time.Time {
 	return first
 }
 
-// giveUp makes the missing numbers that another replay has failed to get
-// failed here as well.
-func (w *want) giveUp(failed blocks, errs []error) {
-	for _, f := range failed {
-		if parts := w.missing.within(f.from, f.to); len(parts) > 0 {
-			w.failed = w.failed.add(parts...)
-			w.missing = w.missing.cut(f.from, f.to)
-			w.errs = slices.Clone(errs)
-		}
-	}
-}
-
-// unanswered is the error for what was given up, nil if nothing was.
+// unanswered returns the error for the blocks given up, nil if there are none.
 func (w *want) unanswered() error {
 	if len(w.failed) == 0 {
 		return nil

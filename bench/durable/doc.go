@@ -1,8 +1,7 @@
-// Package durable measures what it costs that an effect is applied exactly
-// once and survives a crash: a ledger of transfers and deposits in a database,
-// by plain loops and by the sequencer with package ordering/sqlstore, side by
-// side in one run. It also measures what the sequencer itself costs, with a
-// store that does nothing.
+// Package durable measures the cost of exactly-once, crash-safe effects: a ledger
+// of transfers and deposits in a database, written by plain loops and by the
+// sequencer with package ordering/sqlstore, in the same run. It also measures the
+// cost of the sequencer itself, with a store that does nothing.
 //
 //	go test -bench . ./durable    for benchstat
 //	go run ./cmd/targets          beside all other targets

@@ -11,19 +11,21 @@ import (
 // What is measured must work; how fast it is depends on the machine.
 
 func TestThroughput(t *testing.T) {
-	for name, measure := range map[string]func(ctx context.Context, workers, rounds, n int) (Throughput, error){
+	for name, measure := range map[string]func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error){
 		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, err := measure(t.Context(), workers, 1, 200)
-			require.NoError(t, err)
-			require.Positive(t, result.Flush)
-			for _, r := range result.Rows {
-				require.Positive(t, r.NS(), r.Contender)
+			for _, load := range []Load{Spread, Hot} {
+				result, err := measure(t.Context(), load, workers, 1, 200)
+				require.NoError(t, err)
+				require.Positive(t, result.Flush)
+				for _, r := range result.Rows {
+					require.Positive(t, r.NS(), r.Contender)
+				}
+				var table strings.Builder
+				require.NoError(t, result.Write(&table))
+				require.Contains(t, table.String(), "| "+Interlock+" |")
 			}
-			var table strings.Builder
-			require.NoError(t, result.Write(&table))
-			require.Contains(t, table.String(), "| "+Interlock+" |")
 		})
 	}
 }
@@ -48,22 +50,24 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 	require.InDelta(t, 2, a.Times(b), 1e-9)
 	require.InDelta(t, 10, a.NS(), 1e-9)
 	require.InDelta(t, 1e8, a.PerSecond(), 1e-3)
-	require.Equal(t, []int{1, 4, 5}, []int{groupOf(0), groupOf(4.4), groupOf(4.6)})
+	require.Equal(t, []int{1, 4, 5}, []int{groupOf(Spread, 0), groupOf(Spread, 4.4), groupOf(Spread, 4.6)})
 }
 
 // The same iterations by every contender, for benchstat.
 func BenchmarkThroughput(b *testing.B) {
-	for name, measure := range map[string]func(ctx context.Context, workers, rounds, n int) (Throughput, error){
+	for name, measure := range map[string]func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error){
 		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
 	} {
-		b.Run(name, func(b *testing.B) {
-			result, err := measure(b.Context(), workers, 1, max(b.N, 100))
-			require.NoError(b, err)
-			b.ReportMetric(0, "ns/op") // of all together, it says nothing
-			for _, r := range result.Rows {
-				b.ReportMetric(r.NS(), strings.ReplaceAll(r.Contender, " ", "-")+"-ns/event")
-			}
-		})
+		for load, short := range map[Load]string{Spread: "spread", Hot: "hot"} {
+			b.Run(name+"/"+short, func(b *testing.B) {
+				result, err := measure(b.Context(), load, workers, 1, max(b.N, 100))
+				require.NoError(b, err)
+				b.ReportMetric(0, "ns/op") // of all together, it says nothing
+				for _, r := range result.Rows {
+					b.ReportMetric(r.NS(), strings.ReplaceAll(r.Contender, " ", "-")+"-ns/event")
+				}
+			})
+		}
 	}
 }
 

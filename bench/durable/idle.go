@@ -23,10 +23,10 @@ type Idle struct {
 func MeasureIdle(streams, maxActive int) (Idle, error) {
 	ctx := context.Background()
 	m := Idle{Streams: streams, MaxActive: maxActive, Before: heapInUse()}
-	seq, err := ordering.New(ctx, ordering.Config{
-		Store: nullStore{}, Handler: func(context.Context, ordering.Job) error { return nil },
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
+		Store: nullStore{}, Handler: func(context.Context, ordering.Job[*ordering.Event]) error { return nil },
 		MaxActive: maxActive, Logger: slog.New(slog.DiscardHandler),
-		Dispatcher: dispatcher.Config[ordering.Job]{Workers: workers, MaxPending: queued},
+		Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: workers, MaxPending: queued},
 	})
 	if err != nil {
 		return m, err

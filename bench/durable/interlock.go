@@ -17,7 +17,7 @@ import (
 // of their event.
 type interlock struct {
 	store      *sqlstore.Store
-	seq        *ordering.Sequencer
+	seq        *ordering.Sequencer[*ordering.Event]
 	statements map[string]*sql.Stmt
 	entries    []entry // those of the run, which events are places in
 	failed     chan error
@@ -34,9 +34,9 @@ func newInterlock(ctx context.Context, d dialect, workers int, store *sqlstore.S
 			return nil, errors.Join(err, store.Close())
 		}
 	}
-	i.seq, err = ordering.New(ctx, ordering.Config{
-		Store: store, Handler: store.InTx(i.handle), Failure: ordering.Stop,
-		Dispatcher: dispatcher.Config[ordering.Job]{Workers: workers, MaxPending: queued},
+	i.seq, err = ordering.New(ctx, ordering.Config[*ordering.Event]{
+		Store: store, Handler: sqlstore.InTx(store, i.handle), Together: store.Together, Failure: dispatcher.Stop,
+		Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: workers, MaxPending: queued},
 		Logger:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func newInterlock(ctx context.Context, d dialect, workers int, store *sqlstore.S
 	return i, nil
 }
 
-func (i *interlock) handle(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+func (i *interlock) handle(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 	e := &i.entries[binary.LittleEndian.Uint64(job.Event.Payload)]
 	return e.apply(ctx, func(ctx context.Context, statement string, args ...any) error {
 		_, err := tx.StmtContext(ctx, i.statements[statement]).ExecContext(ctx, args...)

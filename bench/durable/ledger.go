@@ -18,6 +18,17 @@ const (
 	transfers = 0.9
 )
 
+// Load is which accounts the messages of the ledger use.
+type Load string
+
+const (
+	// Spread: any of 1,000.
+	Spread Load = "any of 1,000 accounts"
+	// Hot: transfers are from one account, and deposits to it, so that all
+	// messages must run one after the other.
+	Hot Load = "all through one account"
+)
+
 // entry is a message of the ledger. Its event's payload is its place in its
 // list.
 type entry struct {
@@ -28,22 +39,30 @@ type entry struct {
 
 // ledger makes messages, always the same.
 type ledger struct {
+	load    Load
 	random  *rand.Rand
 	numbers [accounts]uint64
 	made    int
 }
 
-func newLedger() *ledger { return &ledger{random: rand.New(rand.NewPCG(7, 7))} }
+func newLedger(l Load) *ledger { return &ledger{load: l, random: rand.New(rand.NewPCG(7, 7))} }
 
 func (l *ledger) entries(n int) []entry {
 	list := make([]entry, n)
 	for i := range list {
 		l.made++
-		to := l.random.IntN(accounts)
+		to, transfer := l.random.IntN(accounts), l.random.Float64() < transfers
+		if l.load == Hot && !transfer {
+			to = 0
+		}
 		e := entry{to: account(to), amount: 1 + l.random.Int64N(1000)}
 		e.event = &ordering.Event{ID: "message-" + strconv.Itoa(l.made), Payload: binary.LittleEndian.AppendUint64(nil, uint64(i))}
-		if l.random.Float64() < transfers {
+		if transfer {
 			from := (to + 1 + l.random.IntN(accounts-1)) % accounts
+			if l.load == Hot {
+				from, to = 0, 1+to%(accounts-1)
+				e.to = account(to)
+			}
 			e.from = account(from)
 			e.event.Positions = append(e.event.Positions, l.position(from))
 		}

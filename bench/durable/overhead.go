@@ -42,9 +42,9 @@ func MeasureOverhead(rounds, n, positions int) (o Overhead, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	seq, err := ordering.New(ctx, ordering.Config{
-		Store: nullStore{}, Handler: func(context.Context, ordering.Job) error { return nil },
-		Dispatcher: dispatcher.Config[ordering.Job]{Workers: workers, MaxPending: queued},
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
+		Store: nullStore{}, Handler: func(context.Context, ordering.Job[*ordering.Event]) error { return nil },
+		Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: workers, MaxPending: queued},
 	})
 	if err != nil {
 		return o, err

@@ -12,13 +12,13 @@ import (
 // MeasureSQLite writes the ledger into SQLite databases with a write-ahead log
 // and synchronous=FULL: message by message, by hand in groups as large as the
 // sequencer's are, and by the sequencer.
-func MeasureSQLite(ctx context.Context, workers, rounds, n int) (t Throughput, err error) {
+func MeasureSQLite(ctx context.Context, load Load, workers, rounds, n int) (t Throughput, err error) {
 	dir, remove, err := tempDir()
 	if err != nil {
 		return t, err
 	}
 	defer remove()
-	t = Throughput{Database: "SQLite", Workers: workers, Entries: n}
+	t = Throughput{Database: "SQLite", Load: load, Workers: workers, Entries: n}
 	if t.Flush, err = flushCost(dir); err != nil {
 		return t, err
 	}
@@ -42,14 +42,14 @@ func MeasureSQLite(ctx context.Context, workers, rounds, n int) (t Throughput, e
 	}
 	defer func() { err = errors.Join(err, grouped.close()) }()
 
-	entries, group := 0, 1 // until there are any
-	t.Rows, err = race(ctx, rounds, n, []contender{
+	entries, group := 0, groupOf(load, 1) // until there are any
+	t.Rows, err = race(ctx, load, rounds, n, []contender{
 		{OneByOne, func(ctx context.Context, e []entry) error { return one.run(ctx, e, 1) }, one.db},
 		{Interlock, func(ctx context.Context, e []entry) error {
 			err := ours.run(ctx, e)
 			entries += len(e)
 			t.Group = float64(entries) / float64(store.Commits())
-			group = groupOf(t.Group)
+			group = groupOf(load, t.Group)
 			return err
 		}, store.DB()},
 		{ByHand, func(ctx context.Context, e []entry) error { return grouped.run(ctx, e, group) }, grouped.db},

@@ -24,6 +24,7 @@ const (
 // Throughput is how fast contenders write the ledger into a database.
 type Throughput struct {
 	Database string
+	Load     Load
 	Workers  int           // of the sequencer
 	Entries  int           // per round
 	Flush    time.Duration // of one page, to the disk that the database is on
@@ -64,9 +65,9 @@ type contender struct {
 // race gives all contenders the same entries, round by round, each in a
 // database of its own, and compares the books in the end. The first round
 // warms up and is not counted.
-func race(ctx context.Context, rounds, n int, contenders []contender) ([]Row, error) {
+func race(ctx context.Context, load Load, rounds, n int, contenders []contender) ([]Row, error) {
 	rows := make([]Row, len(contenders))
-	l := newLedger()
+	l := newLedger(load)
 	for round := range rounds + 1 {
 		entries := l.entries(n)
 		for i := range contenders {
@@ -106,8 +107,14 @@ func readBook(ctx context.Context, db *sql.DB) (b book, err error) {
 	return b, err
 }
 
-// groupOf is a mean group as a number of entries.
-func groupOf(mean float64) int { return max(1, int(math.Round(mean))) }
+// groupOf is the number of entries that are grouped by hand: as many as the
+// sequencer has in a transaction in the mean, and 64 of the hot account.
+func groupOf(load Load, mean float64) int {
+	if load == Hot {
+		return 64
+	}
+	return max(1, int(math.Round(mean)))
+}
 
 // Row returns a contender's result.
 func (t Throughput) Row(contender string) Row {
@@ -123,7 +130,7 @@ func (t Throughput) Row(contender string) Row {
 func (t Throughput) Write(w io.Writer) error {
 	one := t.Row(OneByOne)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d workers: to append a page to a file and flush it to the disk takes %v.", t.Database, t.Workers, t.Flush.Round(time.Microsecond))
+	fmt.Fprintf(&b, "%s, %s, %d workers: to append a page to a file and flush it to the disk takes %v.", t.Database, t.Load, t.Workers, t.Flush.Round(time.Microsecond))
 	if t.Group > 0 {
 		fmt.Fprintf(&b, " The sequencer's transactions\nhad %.1f events in the mean.", t.Group)
 	}

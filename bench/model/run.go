@@ -18,7 +18,7 @@ import (
 // rig is a scenario at work.
 type rig struct {
 	Scenario
-	seq     *ordering.Sequencer
+	seq     *ordering.Sequencer[*ordering.Event]
 	random  *rand.Rand // the producer's
 	streams []*stream
 	index   map[lockkeys.Key]*stream
@@ -67,10 +67,10 @@ func Run(ctx context.Context, s Scenario) (*Measured, error) {
 		r.index[st.key] = st
 	}
 	store := ordering.NewMemory()
-	seq, err := ordering.New(ctx, ordering.Config{
+	seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store: store, Handler: r.handle, Replayer: ordering.ReplayerFunc(r.replay),
-		GapTimeout: s.Gap, GapPolicy: ordering.Skip, IdleTTL: s.IdleTTL,
-		Dispatcher: dispatcher.Config[ordering.Job]{Workers: s.Workers},
+		GapTimeout: s.Gap, GapPolicy: dispatcher.DeadLetter, IdleTTL: s.IdleTTL,
+		Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: s.Workers},
 		Logger:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func (st *stream) enter(now time.Time, n int) {
 	st.since = now
 }
 
-func (r *rig) handle(_ context.Context, job ordering.Job) error {
+func (r *rig) handle(_ context.Context, job ordering.Job[*ordering.Event]) error {
 	time.Sleep(time.Duration(binary.LittleEndian.Uint64(job.Event.Payload)))
 	now := time.Now()
 	st := r.index[job.Event.Positions[0].Stream]

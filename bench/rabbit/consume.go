@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // MeasureConsume takes n messages per round out of a quorum queue that was
@@ -34,7 +34,7 @@ func (b *bench) filled(ctx context.Context, n int) (name string, remove func(), 
 	}
 	p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: b.endpoint(), Route: toQueue(name), Channels: 1, Window: 1024})
 	if err == nil {
-		err = errors.Join(sendInterlock(ctx, p, events(n)), p.Close(ctx))
+		err = errors.Join(sendInterlock(ctx, p, events(n)), p.Shutdown(ctx))
 	}
 	if err != nil {
 		remove()
@@ -88,10 +88,10 @@ func consumeInterlock(prefetch int) func(ctx context.Context, b *bench, n int, s
 			return err
 		}
 		defer remove()
-		seq, err := ordering.New(ctx, ordering.Config{
+		seq, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 			Store: ordering.NewMemory(), MaxEarlyTotal: max(1, prefetch/2), Logger: slog.New(slog.DiscardHandler),
-			Handler:    func(context.Context, ordering.Job) error { return nil },
-			Dispatcher: dispatcher.Config[ordering.Job]{Workers: 8},
+			Handler:    func(context.Context, ordering.Job[*ordering.Event]) error { return nil },
+			Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: 8},
 		})
 		if err != nil {
 			return err

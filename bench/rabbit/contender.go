@@ -10,9 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/interlock-go/interlock/bench/internal/stat"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // Contenders.

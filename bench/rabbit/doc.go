@@ -1,5 +1,5 @@
-// Package rabbit measures what publishing and consuming cost by package
-// dispatcher/rabbitmq, beside the plain client amqp091-go on the same broker in
+// Package rabbit measures the cost of publishing and consuming with package
+// ordering/rabbitmq, compared with the plain client amqp091-go on the same broker in
 // the same run.
 //
 //	go test -bench . ./rabbit    for benchstat

@@ -6,8 +6,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // window is how many messages of a channel are not confirmed, at most.
@@ -81,7 +81,7 @@ func publishInterlock(ctx context.Context, b *bench, n int, start func()) (err e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close(ctx)) }()
+	defer func() { err = errors.Join(err, p.Shutdown(ctx)) }()
 	list := events(n + 1)
 	if err := p.Publish(ctx, list[n]); err != nil { // it has connected then
 		return err

@@ -10,8 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/interlock-go/interlock/bench/internal/stat"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // Shape is what many publishers got who each wait for the confirmation of a
@@ -163,5 +163,5 @@ func openInterlock(b *bench, queue string) (send, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.Publish, func() error { return p.Close(context.Background()) }, nil
+	return p.Publish, p.Close, nil
 }

@@ -20,7 +20,7 @@ func convoy(ctx context.Context, args ...string) (code int, stdout, stderr strin
 
 // Without any flags that name servers the program has its own.
 func TestWithItsOwnServers(t *testing.T) {
-	t.Setenv(asProgram, "1")
+	t.Parallel()
 	code, stdout, stderr := convoy(t.Context(), "-steady", "-orders", "20", "-length", "4", "-workers", "2", "-queues", "2")
 	require.Equal(t, exitGood, code, stderr)
 	assert.Contains(t, stdout, "20 orders came in 10 ledger messages and were fanned out into 2 queues")
@@ -29,6 +29,7 @@ func TestWithItsOwnServers(t *testing.T) {
 
 // Orders that are left in a queue would be taken for those of this run.
 func TestQueuesOfAnEarlierRun(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t)
 	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
 	code, _, stderr := convoy(t.Context(), "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix)
@@ -38,7 +39,7 @@ func TestQueuesOfAnEarlierRun(t *testing.T) {
 
 // An interrupted convoy ends at once, and takes its processes with it.
 func TestInterrupted(t *testing.T) {
-	t.Setenv(asProgram, "1")
+	t.Parallel()
 	o := newOptions(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -49,7 +50,7 @@ func TestInterrupted(t *testing.T) {
 
 // A process on a leash ends in good order when whoever started it is gone.
 func TestLeash(t *testing.T) {
-	t.Setenv(asProgram, "1")
+	t.Parallel()
 	o := newOptions(t)
 	for _, as := range []string{asWorker, asProcessor} {
 		var stderr bytes.Buffer
@@ -63,21 +64,22 @@ func TestLeash(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	for says, args := range map[string]string{
-		"see -help":                                "-nonsense",
-		`"ledger" is no flag`:                      "ledger",
-		`-as "boss" is not known`:                  "-as boss",
-		"a worker needs -db and -amqp":             "-as worker",
-		"a processor needs -db and -amqp":          "-as processor -db postgres://x",
-		"-prefix is empty":                         "-prefix=",
-		"-queues is 0":                             "-queues 0",
-		"-queues is 65: use 1 to 64":               "-queues 65",
-		`-home "4": "4" is no partition: they are`: "-home 4",
-		`"x" is no partition`:                      "-home 1,x",
-		"-handlers is 0":                           "-handlers 0",
-		"-latency is -1s":                          "-latency -1s",
-		"-orders of 2 or more":                     "-orders 1",
-		"-workers is 0":                            "-workers 0",
+		"see -help":                                   "-nonsense",
+		`"ledger" is not a flag`:                      "ledger",
+		`-as "boss" is not known`:                     "-as boss",
+		"a worker needs -db and -amqp":                "-as worker",
+		"a processor needs -db and -amqp":             "-as processor -db postgres://x",
+		"-prefix is empty":                            "-prefix=",
+		"-queues is 0":                                "-queues 0",
+		"-queues is 65: use 1 to 64":                  "-queues 65",
+		`-home "4": "4" is not a partition: they are`: "-home 4",
+		`"x" is not a partition`:                      "-home 1,x",
+		"-handlers is 0":                              "-handlers 0",
+		"-latency is -1s":                             "-latency -1s",
+		"-orders of 2 or more":                        "-orders 1",
+		"-workers is 0":                               "-workers 0",
 	} {
 		code, _, stderr := convoy(t.Context(), strings.Fields(args)...)
 		assert.Equal(t, exitUsage, code, args)

@@ -15,7 +15,7 @@ import (
 // After that the same is looked at again with faults in the records, each of
 // which must be found.
 func TestConvoy(t *testing.T) {
-	t.Setenv(asProgram, "1") // for the processes that are started
+	t.Parallel()
 	o := newOptions(t, "-orders", "200", "-length", "15", "-latency", "1ms")
 	store := o.openFor(t)
 	var stderr bytes.Buffer

@@ -15,7 +15,7 @@ import (
 
 // Time limits of conditions that come true on any machine.
 const (
-	waitAtMost = time.Minute
+	waitAtMost = 5 * time.Minute
 	tick       = 5 * time.Millisecond
 )
 

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"log"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,8 +52,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	_ = os.Setenv(asProgram, "1") // for the processes that tests start
 	_ = flag.Set("rapid.nofailfile", "true")
 	flag.Parse()
+	if most := flag.Lookup("test.parallel"); most.Value.String() == most.DefValue {
+		// Most tests wait for servers and processes.
+		_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
+	}
 	code := m.Run()
 	if serversStarted.Load() {
 		s, _ := servers()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
@@ -16,7 +17,11 @@ func (r *result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error
 	for _, plan := range r.script.orders {
 		streams = append(streams, plan.stream)
 	}
-	states, err := store.Acquire(ctx, streams)
+	term, err := store.Begin(ctx, ordering.Consumer{Partition: "conductor"}) // all have gone home
+	if err != nil {
+		return err
+	}
+	states, err := term.Acquire(ctx, streams)
 	if err != nil {
 		return err
 	}
@@ -27,7 +32,7 @@ func (r *result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error
 			problems = append(problems, fmt.Errorf("%s: up to %d is done, the end is %d, and %d was sent", stream, states[i].Last, states[i].Ended, last))
 		}
 	}
-	parked, err := store.Parked(ctx)
+	parked, err := term.Parked(ctx)
 	if len(parked) > 0 {
 		problems = append(problems, fmt.Errorf("%d parkings, the first one: %s", len(parked), parked[0].Error))
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // What -as takes.
@@ -78,7 +78,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		return nil, errors.New("see -help")
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("%q is no flag", f.Arg(0))
+		return nil, fmt.Errorf("%q is not a flag", f.Arg(0))
 	}
 	if o.name == "" {
 		o.name = o.as
@@ -96,7 +96,7 @@ func (o *options) parseHome(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		i, err := strconv.Atoi(part)
 		if err != nil || i < 0 || i >= o.queues {
-			return fmt.Errorf("-home %q: %q is no partition: they are 0 to %d", text, part, o.queues-1)
+			return fmt.Errorf("-home %q: %q is not a partition: they are 0 to %d", text, part, o.queues-1)
 		}
 		o.home = append(o.home, i)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 const order = "customer/1/order/1"
@@ -22,22 +22,25 @@ const order = "customer/1/order/1"
 // connection for a while. The first one must not rely on what it knows of the
 // order from its first term.
 func TestTheQueueComesBack(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "1", "-latency", "0")
 	store := o.openFor(t)
 	s, err := servers()
 	require.NoError(t, err)
-	join := func(name string) (link *rabbittest.Link, inLine func(epoch uint64)) {
+	join := func(name string) (link *rabbittest.Link, inLine func(channel uint64)) {
 		link = s.rabbit.Link(t)
 		worker := *o
 		worker.name, worker.amqp = name, link.URL()
-		sequencer := func(ctx context.Context) (*ordering.Sequencer, error) { return worker.beginTerm(ctx, store, 0) }
+		sequencer := func(ctx context.Context) (*ordering.Sequencer[transaction], error) {
+			return worker.beginTerm(ctx, store, 0)
+		}
 		consumer, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
-			Endpoint: worker.endpoint(), Queue: o.partitions().QueueName(0), Receiver: rabbitmq.Owner(sequencer),
+			Endpoint: worker.endpoint(), Queue: o.partitions().QueueName(0), Receiver: rabbitmq.Owner(term(sequencer)),
 		})
 		require.NoError(t, err)
 		begin(t, consumer.Run)
-		inLine = func(epoch uint64) {
-			require.Eventually(t, func() bool { return consumer.Ready() == nil && consumer.Stats().Epochs >= epoch }, waitAtMost, tick)
+		inLine = func(channel uint64) {
+			require.Eventually(t, func() bool { return consumer.Ready() == nil && consumer.Stats().Channels >= channel }, waitAtMost, tick)
 		}
 		inLine(1)
 		return link, inLine
@@ -60,7 +63,7 @@ func TestTheQueueComesBack(t *testing.T) {
 	requireRuns(t, store, "create", "add", "modify", "close")
 	b.Mend()
 	assert.Equal(t, []string{"a", "b", "a"}, slices.Compact(ownersOf(t, store, 0)))
-	parked, err := store.Parked(t.Context())
+	parked, err := store.Reader("").Parked(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, parked)
 }
@@ -68,10 +71,11 @@ func TestTheQueueComesBack(t *testing.T) {
 // The last transaction of an order is marked. What comes after it is refused,
 // by the outbox and by the workers, and nothing is left of the order in memory.
 func TestTheEndOfAnOrder(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
 	store := o.openFor(t)
-	var last *ordering.Sequencer
-	sequencer := func(ctx context.Context) (_ *ordering.Sequencer, err error) {
+	var last *ordering.Sequencer[transaction]
+	sequencer := func(ctx context.Context) (_ *ordering.Sequencer[transaction], err error) {
 		last, err = o.beginTerm(ctx, store, 0)
 		return last, err
 	}
@@ -103,6 +107,7 @@ func TestTheEndOfAnOrder(t *testing.T) {
 // A transaction that an order's state does not allow is recorded and passed by;
 // its order goes on.
 func TestATransactionThatCannotBeApplied(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
 	store := o.openFor(t)
 	end := begin(t, o.work)
@@ -113,16 +118,19 @@ func TestATransactionThatCannotBeApplied(t *testing.T) {
 	)
 	requireRuns(t, store, "create", "add")
 	end()
-	known, err := store.Look(t.Context(), []ordering.Position{{Stream: orderKey(1, 1), Number: 2}})
+	term, err := store.Begin(t.Context(), ordering.Consumer{Partition: "of the test"})
+	require.NoError(t, err)
+	known, err := term.Look(t.Context(), []ordering.Position{{Stream: orderKey(1, 1), Number: 2}})
 	require.NoError(t, err)
 	require.NotNil(t, known[0].Job)
-	assert.Equal(t, ordering.GivenUp, known[0].Job.Status)
+	assert.Equal(t, ordering.StatusDeadLettered, known[0].Job.Status)
 	assert.Contains(t, known[0].Job.Error, `order customer/1/order/1 is not in a state for "modify"`)
 }
 
 // A transaction of two orders in different partitions is refused when it is
 // published, with what to do about it; one of two orders of a customer is not.
 func TestSpanningPartitions(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "4")
 	o.declare(t)
 	span := transaction{ID: "span", Op: move, Of: "x", Order: order}
@@ -157,6 +165,7 @@ func TestSpanningPartitions(t *testing.T) {
 // ledger that cannot be read at all is set aside with those behind it, for
 // somebody to look at.
 func TestBadLedgers(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "1", "-latency", "0", "-home", "0")
 	store := o.openFor(t)
 	begin(t, o.work)
@@ -185,14 +194,15 @@ func TestBadLedgers(t *testing.T) {
 	toLedger := func(*ordering.Event) (exchange, key string, err error) { return "", o.ledgerQueue(), nil }
 	at := func(n uint64) []ordering.Position { return []ordering.Position{{Stream: ledgerStream, Number: n}} }
 	require.NoError(t, o.publish(t.Context(), toLedger, &ordering.Event{Payload: []byte("no JSON"), Positions: at(2)}))
-	require.Eventually(t, func() bool { p, err := store.Parked(t.Context()); return err == nil && len(p) == 1 }, waitAtMost, tick)
-	parked, err := store.Parked(t.Context())
+	require.Eventually(t, func() bool { p, err := store.Reader("").Parked(t.Context()); return err == nil && len(p) == 1 }, waitAtMost, tick)
+	parked, err := store.Reader("").Parked(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, parked[0].Error, "ledger message: invalid character")
 }
 
 // Processes that do not agree on the number of partitions do not start.
 func TestAnotherNumberOfPartitions(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "4")
 	o.openFor(t)
 	more := *o
@@ -205,10 +215,11 @@ func TestAnotherNumberOfPartitions(t *testing.T) {
 // The error of a term that cannot begin ends the consumer, and the message goes
 // back.
 func TestATermThatCannotBegin(t *testing.T) {
+	t.Parallel()
 	o := newOptions(t, "-queues", "1")
 	o.openFor(t)
 	broken := errors.New("broken")
-	sequencer := func(context.Context) (*ordering.Sequencer, error) { return nil, broken }
+	sequencer := func(context.Context) (*ordering.Sequencer[transaction], error) { return nil, broken }
 	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
 	queue := o.partitions().QueueName(0)
 	err := own(t.Context(), sequencer, rabbitmq.ConsumerConfig{Endpoint: o.endpoint(), Queue: queue})

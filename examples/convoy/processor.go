@@ -3,22 +3,20 @@ package main
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
-// process is the life of a ledger processor. Ledger messages are numbered too,
+// process is what a ledger processor does. Ledger messages are numbered too,
 // so each is walked once, and in order: the numbers of its transactions and the
 // outbox that they are sent from are committed with its own number.
 func (o *options) process(ctx context.Context) (err error) {
@@ -38,7 +36,7 @@ func (o *options) process(ctx context.Context) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
-		err = errors.Join(err, publisher.Close(ctx))
+		err = errors.Join(err, publisher.Shutdown(ctx))
 	}()
 	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Logger: o.logger})
 	if err != nil {
@@ -52,12 +50,14 @@ func (o *options) process(ctx context.Context) (err error) {
 
 // walkLedgers takes ledger messages until ctx ends.
 func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *outbox.Outbox) error {
-	sequencer := func(ctx context.Context) (*ordering.Sequencer, error) {
-		return ordering.New(ctx, ordering.Config{
-			Store: store,
-			Handler: func(ctx context.Context, job ordering.Job) error {
+	sequencer := func(ctx context.Context) (*ordering.Sequencer[ledger], error) {
+		return ordering.New(ctx, ordering.Config[ledger]{
+			Store:    store,
+			Consumer: ordering.Consumer{Partition: o.ledgerQueue(), Holder: o.name},
+			Decode:   decode[ledger]("ledger message"),
+			Handler: func(ctx context.Context, job ordering.Job[ledger]) error {
 				defer box.Notify()
-				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Event.Payload) })
+				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Value) })
 			},
 			Owns:   func(stream lockkeys.Key) bool { return stream == ledgerStream },
 			Logger: o.logger,
@@ -74,11 +74,7 @@ func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *o
 // walk fans a ledger message out: it numbers each transaction and puts it into
 // the outbox. What can never be sent is recorded with the reason, and takes no
 // number, or those behind it would wait for it.
-func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payload []byte) error {
-	var l ledger
-	if err := json.Unmarshal(payload, &l); err != nil {
-		return dispatcher.Permanent(fmt.Errorf("ledger message: %w", err))
-	}
+func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, l ledger) error {
 	for _, t := range l.Transactions {
 		e, err := t.event()
 		if err == nil {
@@ -89,7 +85,7 @@ func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payl
 		if err == nil {
 			continue
 		}
-		o.logger.Error("transaction refused", "transaction", t.ID, "reason", err)
+		o.logger.Error("transaction refused", "transaction", t.ID, "err", err)
 		if _, err := tx.ExecContext(ctx, `INSERT INTO convoy_refusals (transaction, reason) VALUES ($1, $2)`, toText(t.ID), toText(err.Error())); err != nil {
 			return err
 		}
@@ -97,12 +93,12 @@ func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, payl
 	return nil
 }
 
-// isRefusal tells whether the outbox has something against the event, and it
-// is not the database that failed.
+// isRefusal reports whether an error says that the outbox refuses the event, and
+// not that the database has failed.
 func isRefusal(err error) bool {
 	return errors.Is(err, outbox.ErrEnded) || errors.Is(err, outbox.ErrDuplicateID) || errors.Is(err, outbox.ErrOtherEvent) ||
 		errors.As(err, new(*ordering.EventError)) || dispatcher.IsPermanent(err) // that of Check
 }
 
-// toText makes of a string one that the database can keep.
+// toText returns the string in a form that the database can store.
 func toText(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }

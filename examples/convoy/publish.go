@@ -9,9 +9,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // ledgerStream is the stream of the ledger messages.
@@ -45,7 +45,7 @@ func (o *options) publish(ctx context.Context, route func(*ordering.Event) (exch
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		err = errors.Join(err, publisher.Close(ctx))
+		err = errors.Join(err, publisher.Shutdown(ctx))
 	}()
 	for _, e := range events {
 		_, err := backoff.Retry(ctx, func() (struct{}, error) {

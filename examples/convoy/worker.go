@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
@@ -22,7 +23,7 @@ import (
 // together share the queues.
 const headStart = time.Second
 
-// work is the life of a worker, which takes part in all queues.
+// work is what a worker does: it takes part in all queues.
 func (o *options) work(ctx context.Context) error {
 	store, err := o.open(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func unlessLeaving(err error) error {
 
 // workOn takes part in one queue until ctx ends.
 func (o *options) workOn(ctx context.Context, store *sqlstore.Store, partition int) error {
-	sequencer := func(ctx context.Context) (*ordering.Sequencer, error) {
+	sequencer := func(ctx context.Context) (*ordering.Sequencer[transaction], error) {
 		return o.beginTerm(ctx, store, partition)
 	}
 	return own(ctx, sequencer, rabbitmq.ConsumerConfig{
@@ -64,24 +65,28 @@ func (o *options) workOn(ctx context.Context, store *sqlstore.Store, partition i
 
 // beginTerm notes that this worker has become the owner of a queue, and makes
 // the sequencer for its orders.
-func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partition int) (*ordering.Sequencer, error) {
+func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partition int) (*ordering.Sequencer[transaction], error) {
 	var term int64
 	err := store.DB().QueryRowContext(ctx, `INSERT INTO convoy_terms (queue, worker, began) VALUES ($1, $2, $3) RETURNING term`,
 		partition, o.name, time.Now().UnixMicro()).Scan(&term)
 	if err != nil {
 		return nil, err
 	}
-	return ordering.New(ctx, ordering.Config{
-		Store:      store,
-		Handler:    func(ctx context.Context, job ordering.Job) error { return o.handle(ctx, store, term, job) },
+	return ordering.New(ctx, ordering.Config[transaction]{
+		Store:    store,
+		Consumer: ordering.Consumer{Partition: o.partitions().QueueName(partition), Holder: o.name},
+		Decode:   decode[transaction]("transaction"),
+		Handler: func(ctx context.Context, job ordering.Job[transaction]) error {
+			return o.handle(ctx, store, term, job)
+		},
 		Owns:       o.owns(partition),
 		FailureFor: failure,
-		Dispatcher: dispatcher.Config[ordering.Job]{Workers: o.handlers},
+		Dispatcher: dispatcher.Config[ordering.Job[transaction]]{Workers: o.handlers},
 		Logger:     o.logger,
 	})
 }
 
-// owns tells which orders are in a partition.
+// owns returns a function that reports whether an order is in a partition.
 func (o *options) owns(partition int) func(stream lockkeys.Key) bool {
 	of := o.partitions().Owns(partition)
 	return func(stream lockkeys.Key) bool { return stream != ledgerStream && of(stream) }
@@ -90,30 +95,23 @@ func (o *options) owns(partition int) func(stream lockkeys.Key) bool {
 // failure lets an order go on without a transaction that its state does not
 // allow, which is recorded. When the database is at fault the worker ends, and
 // another one takes over. For all else the order is parked.
-func failure(_ *ordering.Event, err error) ordering.Policy {
-	switch {
-	case dispatcher.IsPermanent(err):
-		return ordering.Skip
-	case errors.As(err, new(*ordering.StoreError)):
-		return ordering.Stop
+func failure(_ ordering.Job[transaction], err error) dispatcher.FailurePolicy {
+	if dispatcher.IsPermanent(err) {
+		return dispatcher.DeadLetter
 	}
-	return ordering.Park
+	return dispatcher.Park
 }
 
 // handle applies a transaction. The effect, the record of the run and the
 // numbers become durable together, or not at all if another worker has become
 // the owner meanwhile.
-func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64, job ordering.Job) error {
+func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64, job ordering.Job[transaction]) error {
 	began := time.Now()
-	var t transaction
-	if err := json.Unmarshal(job.Event.Payload, &t); err != nil {
-		return dispatcher.Permanent(err)
-	}
 	if err := pause(ctx, o.latency); err != nil {
 		return err
 	}
 	return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
-		if err := t.apply(ctx, tx); err != nil {
+		if err := job.Value.apply(ctx, tx); err != nil {
 			return err
 		}
 		for _, p := range job.Event.Positions {
@@ -124,6 +122,17 @@ func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64,
 		}
 		return nil
 	})
+}
+
+// decode returns a function that reads the body of an event, which is said to be
+// what.
+func decode[T any](what string) func(e *ordering.Event) (T, error) {
+	return func(e *ordering.Event) (value T, err error) {
+		if err = json.Unmarshal(e.Payload, &value); err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+		return value, err
+	}
 }
 
 // pause waits, unless ctx ends first.

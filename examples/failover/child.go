@@ -48,7 +48,7 @@ func beChild(stdin io.Reader, stdout, stderr io.Writer) int {
 		return role(context.Background(), c)
 	}()
 	if err != nil {
-		slog.Error("ended", "error", err)
+		slog.Error("ended", "err", err)
 		return exitBad
 	}
 	return exitGood

@@ -20,10 +20,10 @@ const (
 	// patience is how long it may take a way to use the broker again that is
 	// back; after that it is not waited for any more.
 	patience = 10 * time.Second
-	// quiet is how long nothing must have come, for a run to be over with
-	// events missing.
+	// quiet is how long nothing must have come, for a run to be over.
 	quiet = 5 * time.Second
-	// stuck is the same for a round without outages to have failed.
+	// stuck is the same while a way that loses nothing has events missing, and for
+	// a round without outages to have failed.
 	stuck = time.Minute
 	// young is how old the queues have to be before the first kill: RabbitMQ
 	// does not always find quorum queues again that were made just before.
@@ -73,7 +73,7 @@ func (x *experiment) outages(ctx context.Context) ([]measure.Run, error) {
 	if err := x.sendThroughOutages(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.finish(ctx); err != nil {
+	if err := x.finish(ctx, before); err != nil {
 		return nil, err
 	}
 	outages := x.broker.takeOutages()
@@ -167,23 +167,29 @@ func (x *experiment) sendAll(o feed.Order) error {
 	return nil
 }
 
-// finish waits until the broker is up and nothing more comes: all events are
-// there, and for a while there was nothing else.
-func (x *experiment) finish(ctx context.Context) error {
+// finish waits until the broker is up and nothing more comes of a run that began
+// at the given marks: for a while if the ways that lose nothing have all events,
+// and otherwise for longer, on a slow machine for example.
+func (x *experiment) finish(ctx context.Context, before []mark) error {
 	if err := x.broker.awaitUp(ctx); err != nil {
 		return err
 	}
-	last, since := -1, time.Now()
-	for time.Since(since) < quiet {
+	last, since, wait := -1, time.Now(), stuck
+	for time.Since(since) < wait {
 		if err := pause(ctx, look); err != nil {
 			return err
 		}
 		total := 0
-		for _, w := range x.ways {
+		wait = quiet
+		for i, w := range x.ways {
 			if err := w.failed(); err != nil {
 				return err
 			}
-			total += w.mark().applied
+			now := w.mark()
+			total += now.applied
+			if w.lossless() && now.different-before[i].different < x.events {
+				wait = stuck
+			}
 		}
 		if total != last {
 			last, since = total, time.Now()

@@ -22,6 +22,9 @@ type kind struct {
 	confirms           bool
 }
 
+// lossless reports whether the way promises that every event is applied in the end.
+func (k kind) lossless() bool { return k.producer == feed.NumberedProducer }
+
 var kinds = []kind{
 	{"plain", feed.PlainProducer, feed.PlainConsumer, false},
 	{"confirms", feed.PlainProducer, feed.PlainConsumer, true},
@@ -93,7 +96,7 @@ func (w *way) noteApplied(a feed.Applied) {
 	}
 }
 
-// usedBroker tells whether an event came by the broker after a time.
+// usedBroker reports whether an event came by the broker after a time.
 func (w *way) usedBroker(after time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,35 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/queue"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 	"github.com/interlock-go/interlock/ordering"
 )
-
-// node is the broker that the tests share, but for those that kill one.
-var (
-	node        = sync.OnceValues(func() (*rabbittest.Node, error) { return rabbittest.New() })
-	nodeStarted atomic.Bool
-)
-
-func closeBroker() {
-	if nodeStarted.Load() {
-		if n, err := node(); err == nil {
-			_ = n.Close()
-		}
-	}
-}
 
 // desk is a queue that no other test has, with an open channel.
 type desk struct {
@@ -43,10 +28,7 @@ type desk struct {
 // newDesk declares a queue at the broker that the tests share.
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	n, err := node()
-	require.NoError(t, err)
-	nodeStarted.Store(true)
-	return deskAt(t, n)
+	return deskAt(t, broker(t))
 }
 
 func deskAt(t *testing.T, n *rabbittest.Node) *desk {
@@ -83,39 +65,31 @@ func (d *desk) sendAs(t *testing.T, id, sequence, body string) {
 	require.True(t, sent.Wait())
 }
 
-// counts returns how many messages the queues have, unacknowledged ones too.
-func counts(n *rabbittest.Node) map[string]string {
-	found := map[string]string{}
-	text, err := n.Ctl("list_queues", "name", "messages", "--no-table-headers")
-	if err != nil {
-		return found
-	}
-	for line := range strings.Lines(text) {
-		name, count, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		found[name] = count
-	}
-	return found
-}
-
 // requireCounts waits until the queue and that for dead letters have so many
-// messages.
-func (d *desk) requireCounts(t *testing.T, messages, dead string) {
+// messages, unacknowledged ones too.
+func (d *desk) requireCounts(t *testing.T, messages, dead int) {
 	t.Helper()
-	var found map[string]string
-	require.Eventually(t, func() bool {
-		found = counts(d.node)
-		return found[d.name] == messages && found[queue.DeadLetters(d.name)] == dead
-	}, time.Minute, 100*time.Millisecond, "%v", found)
+	requireSoon(t, func() error {
+		for queue, want := range map[string]int{d.name: messages, queue.DeadLetters(d.name): dead} {
+			if got, err := d.node.Count(queue); err != nil || got != want {
+				return errors.Join(err, fmt.Errorf("%s has %d messages, not %d", queue, got, want))
+			}
+		}
+		return nil
+	})
 }
 
 // requireConsumers waits until the queue has so many consumers, of which one
 // gets messages.
-func (d *desk) requireConsumers(t *testing.T, n int) {
+func (d *desk) requireConsumers(t *testing.T, want int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		text, err := d.node.Ctl("list_consumers", "queue_name", "--no-table-headers")
-		return err == nil && strings.Count(text, d.name) == n
-	}, time.Minute, 100*time.Millisecond)
+	requireSoon(t, func() error {
+		got, err := d.node.Consumers(d.name)
+		if err != nil || got != want {
+			return errors.Join(err, fmt.Errorf("%s has %d consumers, not %d", d.name, got, want))
+		}
+		return nil
+	})
 }
 
 // output takes what a program writes while it is read.
@@ -164,14 +138,11 @@ func (w *worker) end(t *testing.T) (code int, summary string) {
 func (w *worker) requireSays(t *testing.T, want string) string {
 	t.Helper()
 	expression := regexp.MustCompile(want)
-	require.Eventually(t, func() bool { return expression.MatchString(w.stderr.String()) }, time.Minute, 5*time.Millisecond,
-		"%s is not in %s", want, &w.stderr)
+	requireSoon(t, func() error {
+		if said := w.stderr.String(); !expression.MatchString(said) {
+			return fmt.Errorf("%s is not in %s", want, said)
+		}
+		return nil
+	})
 	return expression.FindString(w.stderr.String())
-}
-
-// requireJournal waits until so many messages have been applied.
-func requireJournal(t *testing.T, db string, applied int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(journalOf(t, db)) >= applied }, time.Minute, 10*time.Millisecond)
-	assert.Len(t, journalOf(t, db), applied)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
@@ -31,13 +30,13 @@ func chaosOf(rounds int) chaos {
 // again. In the end the effect of every message is there once, in order, and
 // nothing is left in the queues.
 func TestChaos(t *testing.T) {
-	rounds := roundsOf(t, "LEDGER_CHAOS_ROUNDS", 30)
+	t.Parallel()
+	rounds := roundsOf(t, "LEDGER_CHAOS_ROUNDS", 6)
 	c := chaosOf(rounds)
-	binary := build(t)
-	broker := rabbittest.Start(t)
+	broker := rabbittest.Start(t) // which is killed
 	stories := []*story{
-		newStory(t, binary, broker, "postgres", pgtest.Start(t).Database(t), 2, 400*rounds),
-		newStory(t, binary, broker, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), 1, 400*rounds),
+		newStory(t, broker, "postgres", server(t).Database(t), 2, 400*rounds),
+		newStory(t, broker, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), 1, 400*rounds),
 	}
 	require.NoError(t, broker.Sync()) // so that the queues outlive a kill
 

@@ -31,23 +31,26 @@ func readFile(t *testing.T, path string) string {
 }
 
 func TestMadeUpRun(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"-db", "memory"},
-		{"-db", "memory", "-policy", "head-only", "-workers", "3", "-compare", "100"},
-		{"-seed", "9", "-compare", "200"},
+		{"-db", "memory", "-policy", "head-only", "-workers", "3", "-compare", "50"},
+		{"-seed", "9", "-compare", "100"},
 		{"-db", filepath.Join(t.TempDir(), "kept.db"), "-compare", "0", "-latency", "1us"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			r := ledger(t, "", append(args, "-messages", "1000")...)
+			t.Parallel()
+			r := ledger(t, "", append(args, "-messages", "500")...)
 			require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
 			assert.Empty(t, r.stderr)
-			assert.Contains(t, r.stdout, "1,000 read, 1,000 ended")
+			assert.Contains(t, r.stdout, "500 read, 500 ended")
 			assert.NotContains(t, r.stdout, "✗")
 		})
 	}
 }
 
 func TestGeneratedInputRuns(t *testing.T) {
+	t.Parallel()
 	generated := ledger(t, "", "-generate", "ndjson", "-messages", "500", "-seed", "3")
 	require.Equal(t, exitGood, generated.code)
 	assert.Equal(t, 500, strings.Count(generated.stdout, "\n"))
@@ -65,6 +68,7 @@ func TestSchemaFlag(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	const fine = `{"op":"post","postings":[{"account":"A","amount":"1","commodity":"EUR"}],"expect":[{"account":"A","balance":"1","commodity":"EUR"}]}` + "\n"
 	for name, c := range map[string]struct {
 		input string
@@ -138,13 +142,14 @@ func TestRejectsByDefault(t *testing.T) {
 	assert.Equal(t, 25, strings.Count(readFile(t, left[0]), `"raw":"nonsense"`))
 
 	require.NoError(t, os.Remove(left[0]))
-	require.Equal(t, exitGood, ledger(t, `{"op":"withdraw","account":"x","amount":"1","reject":true}`, "-in", "-").code)
+	require.Equal(t, exitGood, ledger(t, `{"op":"withdraw","account":"x","amount":"1","reject":true}`, "-in", "-", "-compare", "9").code)
 	left, err = filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
 
 func TestOutAndTimeline(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	out, timeline := filepath.Join(folder, "balances.csv"), filepath.Join(folder, "timeline.svg")
 	input := write(t, "books.csv", "txnidx,account,amount,commodity\n1,Assets:Bank,-5.00,$\n1,Expenses:Food,5.00,$\n")
@@ -161,9 +166,10 @@ Expenses:Food,$,5.00,5.00
 
 // A second run goes on where the first one ended.
 func TestKeptDatabase(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "ledger.db")
 	step := func(balance string) result {
-		return ledger(t, `{"op":"post","postings":[{"account":"A","amount":"1"}],"expect":[{"account":"A","balance":"`+balance+`"}]}`, "-in", "-", "-db", db)
+		return ledger(t, `{"op":"post","postings":[{"account":"A","amount":"1"}],"expect":[{"account":"A","balance":"`+balance+`"}]}`, "-in", "-", "-db", db, "-compare", "9")
 	}
 	require.Equal(t, exitGood, step("1").code)
 	second := step("2")
@@ -214,6 +220,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing", "file")
 	for _, args := range [][]string{
 		{"-in", missing + ".csv"},
@@ -236,6 +243,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 // What cannot be written in the end is told before anything is done, and what
 // fails while it is written costs nothing else.
 func TestOutputs(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	db := filepath.Join(folder, "ledger.db")
 	for _, flag := range []string{"-out", "-timeline", "-rejects"} {
@@ -303,6 +311,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // An interrupted run ends what it has read, and says how far it came.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout, stderr strings.Builder
 	code := run(ctx, []string{"-in", "-", "-db", "memory"}, &endless{cancel: cancel}, &stdout, &stderr)

@@ -13,8 +13,8 @@ import (
 // the same input, as they are passed over: the run that refused them may not
 // have come to its summary.
 type earlier struct {
-	session *session
-	input   func() int64
+	term  *term
+	input func() int64
 
 	mu struct {
 		sync.Mutex
@@ -42,7 +42,7 @@ func (e *earlier) before(event string, own bool, line int, m *book.Message) {
 		return
 	}
 	record := audit.Record{Event: event, Line: line, Message: m, Err: rejection}
-	e.session.rejects.rejected(record, e.mu.outcomes.Add(record))
+	e.term.rejects.rejected(record, e.mu.outcomes.Add(record))
 }
 
 func (e *earlier) refusedLocked(input int64) (refused map[string]*book.Rejection, err error) {
@@ -50,7 +50,7 @@ func (e *earlier) refusedLocked(input int64) (refused map[string]*book.Rejection
 		return refused, e.mu.err
 	}
 	refused = map[string]*book.Rejection{}
-	err = e.session.store.Refusals(context.Background(), input, func(r store.Refusal) error {
+	err = e.term.store.Refusals(context.Background(), input, func(r store.Refusal) error {
 		refused[r.Event] = &r.Rejection
 		return nil
 	})

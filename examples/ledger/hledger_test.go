@@ -61,6 +61,7 @@ commodity 1 000.00 "green apples"
 // Journals go through "hledger print -O csv" and the program, and both have
 // the same balances, of every account and every subtree.
 func TestAgainstHledger(t *testing.T) {
+	t.Parallel()
 	for name, journal := range map[string]func(t *testing.T) string{
 		"made up": func(t *testing.T) string {
 			made := ledger(t, "", "-generate", "journal", "-messages", "3000")
@@ -139,6 +140,7 @@ func sortedKeys(set map[string]bool) (keys []string) {
 // The exported journal carries the expectations as assertions, and hledger
 // finds that they hold: what the generator expects is right.
 func TestHledgerChecksTheGenerator(t *testing.T) {
+	t.Parallel()
 	made := ledger(t, "", "-generate", "journal", "-messages", "20000", "-seed", "5")
 	require.Greater(t, strings.Count(made.stdout, " = "), 1000)
 	require.Greater(t, strings.Count(made.stdout, " =* "), 100)

@@ -18,6 +18,7 @@ import (
 // every node of the tree is an expectation on a subtree, and the balances at
 // the end are compared, own and with all below.
 func TestJournals(t *testing.T) {
+	t.Parallel()
 	for _, folder := range [][]string{
 		{"hackclub-ledger"},
 		{"ledger-standard"},
@@ -27,14 +28,17 @@ func TestJournals(t *testing.T) {
 		t.Run(folder[len(folder)-1], func(t *testing.T) {
 			file := func(name string) table { return readTable(t, append(slices.Clone(folder), name)...) }
 			ms := journalMessages(t, file("postings.csv"), file("expected-running.csv"))
+			ms, all := part(ms, 300)
 			own, tree := balancesOf(t, file("expected-balances.csv")), balancesOf(t, file("expected-tree.csv"))
 			for _, how := range setups() {
 				t.Run(how.String(), func(t *testing.T) {
 					s := replayAll(t, how, ms)
 					requireGood(t, s)
 					assert.Positive(t, s.Audit.Outcomes.Held)
-					assert.Equal(t, own, ownOf(s.Balances))
-					assert.Equal(t, tree, subtreesOf(s.Balances))
+					if all {
+						assert.Equal(t, own, ownOf(s.Balances))
+						assert.Equal(t, tree, subtreesOf(s.Balances))
+					}
 				})
 			}
 		})
@@ -98,6 +102,7 @@ func balancesOf(t *testing.T, expected table) holdings {
 // beancount's own examples: its balance directives are messages that only
 // expect, on subtrees.
 func TestBeancount(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"example", "cozumel2015"} {
 		t.Run(name, func(t *testing.T) {
 			ms, checks := beancountMessages(t, readTable(t, "beancount-examples", name+"-stream.csv"))
@@ -154,12 +159,17 @@ func beancountMessages(t *testing.T, stream table) (ms []*book.Message, checks i
 // Transactions of 85 blocks, side by side: a transaction adds one to its
 // sender's nonce, which must then be the one after its own.
 func TestEthereumBlocks(t *testing.T) {
-	ms := ethereumMessages(t)
+	t.Parallel()
+	ms, all := part(ethereumMessages(t), 1000)
 	expected := readTable(t, "ethereum-blocks", "expected-nonces.csv")
 	for _, how := range setups() {
 		t.Run(how.String(), func(t *testing.T) {
 			s := replayAll(t, how, ms)
 			requireGood(t, s)
+			if !all {
+				require.Positive(t, s.Audit.Outcomes.Held)
+				return
+			}
 			require.GreaterOrEqual(t, s.Audit.Outcomes.Held, 24_342)
 			final := finalsOf(s.Balances)
 			expected.each(func(get func(string) string) {

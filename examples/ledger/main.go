@@ -1,7 +1,7 @@
 // Ledger is an account service on Interlock: it reads messages that open
 // accounts, move money, check credit or close the day, runs them in parallel
 // over an embedded database, and shows that the result is the same as one
-// after the other. See README.md.
+// after the other. See README.md; the way of a message is drawn at package service.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 const (
 	exitGood  = 0 // all messages ended as they should, and every check held
 	exitBad   = 1 // something did not
-	exitUsage = 2 // the command line makes no sense
+	exitUsage = 2 // the command line is wrong
 )
 
 //go:embed message.schema.json
@@ -66,8 +66,7 @@ var secrets = regexp.MustCompile(`(://[^/?#@\s"]*:)[^/?#\s"]+(@)|((?i:password|p
 // wherever on the command line those were given.
 func redacted(text string) string { return secrets.ReplaceAllString(text, "${1}${3}xxxxx${2}") }
 
-// act does what the options say; good is false if something is amiss that the
-// summary tells.
+// act does what the options say; good is false if the summary reports a failure.
 func (o *options) act(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (good bool, err error) {
 	switch {
 	case o.schema:

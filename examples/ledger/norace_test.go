@@ -2,5 +2,5 @@
 
 package main
 
-// raceDetector tells whether the race detector is on.
+// raceDetector reports whether the race detector is on.
 const raceDetector = false

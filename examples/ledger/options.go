@@ -73,28 +73,28 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.in, "in", "", "`file` of messages, - for standard input (default: made-up messages)")
-	f.StringVar(&o.as, "as", "", "`name` of the input, by which it is known when it is run again (default: its first message tells, and standard input is new each time)")
+	f.StringVar(&o.as, "as", "", "`name` that identifies the input when it is run again (default: its first message does, and standard input is new each time)")
 	f.StringVar(&format, "format", "", "form of the input, ndjson or hledger-csv (default: by the ending of its name)")
-	f.StringVar(&o.mark, "decimal-mark", "", "decimal `mark` of the numbers in CSV, a point or a comma (default: as all of them together tell, what they leave open is refused)")
+	f.StringVar(&o.mark, "decimal-mark", "", "decimal `mark` of the numbers in CSV, a point or a comma (default: inferred from all of them, what stays ambiguous is refused)")
 	f.IntVar(&o.messages, "messages", 100_000, "number of made-up messages")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of made-up messages: the same seed makes the same messages")
 	f.StringVar(&o.generate, "generate", "", "write the made-up messages to standard output and run nothing: as `form` ndjson, or as an hledger journal with journal")
 	f.BoolVar(&o.schema, "schema", false, "write the JSON Schema of a message to standard output")
 	f.StringVar(&o.listen, "listen", "", "take messages over HTTP at this `address`, such as localhost:8080, instead of from an input. Without a host it is 127.0.0.1")
-	f.StringVar(&token, "token", "", "`file` with the bearer token that requests to -listen must have (default: none, anybody who reaches the address may send)")
+	f.StringVar(&token, "token", "", "`file` with the bearer token that requests to -listen must have (default: none, anybody who can reach the address may send)")
 	f.StringVar(&o.amqp, "amqp", "", "take messages from a queue of the RabbitMQ broker at this `URL`, such as amqp://user:secret@localhost:5672/, and with -listen over HTTP too. Needs -db")
-	f.StringVar(&o.queue, "queue", "ledger", "`name` of that queue, which is made if it is not there; what is no message goes to the queue of that name with .dead behind it")
-	f.BoolVar(&o.produce, "produce", false, "do not run the messages but send them to the queue of -amqp, each once at least, in order and numbered. What was sent is kept in the SQLite database of -db: cut off, it goes on when it is started again on the same input and database")
-	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, URL of a PostgreSQL one (postgres://...), or memory for none (default: SQLite in a temporary folder). A run that was cut off goes on when it is started again on the same database and input")
-	f.IntVar(&o.workers, "workers", 64, "messages that run at the same time, at most")
+	f.StringVar(&o.queue, "queue", "ledger", "`name` of that queue, which is declared if it does not exist; malformed messages go to the queue of that name with .dead appended")
+	f.BoolVar(&o.produce, "produce", false, "do not run the messages but send them to the queue of -amqp, numbered, in order, each at least once. The SQLite database of -db keeps what was sent: a run that was cut off resumes when it is started again on the same input and database")
+	f.StringVar(&o.db, "db", "", "`path` of the SQLite database, URL of a PostgreSQL one (postgres://...), or memory for none (default: SQLite in a temporary folder). A run that was cut off resumes when it is started again on the same database and input")
+	f.IntVar(&o.workers, "workers", 64, "most messages that run at the same time")
 	f.StringVar(&policy, "policy", policyLookAhead, "what may start while the first message in line is blocked: head-only or look-ahead")
 	f.IntVar(&window, "window", dispatcher.Policy{}.Window(), "blocked messages to look past with -policy look-ahead")
-	f.DurationVar(&o.latency, "latency", 0, "let each handler wait this long, as if for another service")
-	f.DurationVar(&o.gap, "gap", 2*time.Second, "how long a message waits for those before it by its \"sequence\", until it is set aside in the database")
-	f.IntVar(&o.compare, "compare", 5000, "messages to run once more with one worker to measure the speed-up, 0 for none")
+	f.DurationVar(&o.latency, "latency", 0, "time that each handler waits, as if for another service")
+	f.DurationVar(&o.gap, "gap", 2*time.Second, "how long a message waits for those before it by its \"sequence\", until it is kept in the database for later")
+	f.IntVar(&o.compare, "compare", 5000, "messages to run again with one worker to measure the speed-up, 0 for none")
 	f.StringVar(&o.out, "out", "", "`file` for the balances of all accounts, as CSV")
-	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of who ran when")
-	f.StringVar(&o.rejects, "rejects", "", "`file` for malformed and rejected messages with the reasons, as NDJSON (default: in the temporary folder, if there are any that should not be)")
+	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of which message ran when")
+	f.StringVar(&o.rejects, "rejects", "", "`file` for malformed and rejected messages with the reasons, as NDJSON (default: a temporary file, if there are any that were not expected)")
 	if err := f.Parse(args); err != nil {
 		_, _ = io.WriteString(output, redacted(complaint.String()))
 		if errors.Is(err, flag.ErrHelp) {
@@ -103,7 +103,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 		return nil, errors.New("see -help")
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("%q is no flag: the input is given with -in", f.Arg(0))
+		return nil, fmt.Errorf("%q is not a flag: the input is given with -in", f.Arg(0))
 	}
 	if o.amqp == "" && isSet(f, "queue") {
 		return nil, errors.New("-queue needs -amqp: say where the queue is")
@@ -133,14 +133,13 @@ func (o *options) readToken(path string) error {
 	return nil
 }
 
-// isSet tells whether a flag is on the command line.
+// isSet reports whether a flag is on the command line.
 func isSet(f *flag.FlagSet, name string) (set bool) {
 	f.Visit(func(given *flag.Flag) { set = set || given.Name == name })
 	return set
 }
 
-// check fills in what depends on several flags, and refuses what makes no
-// sense.
+// check fills in what depends on several flags, and refuses what is wrong.
 func (o *options) check(policy string, window int) error {
 	switch policy {
 	case policyHeadOnly:

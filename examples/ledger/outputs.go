@@ -24,12 +24,12 @@ func (o *options) outputs() (files outputs, err error) {
 	return outputs{balances, timeline}, err
 }
 
-func (f *outputs) write(s *session, summary *report.Summary) error {
+func (f *outputs) write(t *term, summary *report.Summary) error {
 	balances := f.balances.write(func(w io.Writer) error { return report.WriteBalances(w, summary.Balances) })
 	timeline := f.timeline.write(func(w io.Writer) error {
-		early := s.audit.Early[:min(len(s.audit.Early), timelineMessages)]
+		early := t.audit.Early[:min(len(t.audit.Early), timelineMessages)]
 		title := fmt.Sprintf("Who ran when: %s, up to %d at once", summary.Policy, summary.Workers)
-		return report.NewTimeline(early, s.audit.Outcomes.Total()).WriteSVG(w, title)
+		return report.NewTimeline(early, t.audit.Outcomes.Total()).WriteSVG(w, title)
 	})
 	return errors.Join(balances, timeline)
 }

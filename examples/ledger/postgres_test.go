@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,13 +12,13 @@ import (
 
 // PostgreSQL is one more store, with the same books in the end.
 func TestOnPostgres(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
 	for _, name := range []string{"made up", "hackclub", "beancount"} {
 		t.Run(name, func(t *testing.T) {
-			ms := dataSets()[name](t)
-			ms = ms[:min(len(ms), 2000)]
+			ms := dataSets[name](t)
+			ms, _ = part(ms[:min(len(ms), 2000)], 500)
 			memory := replayAll(t, setup{"memory", 1, dispatcher.HeadOnly()}, ms)
-			postgres := replayAll(t, setup{server.Database(t), 16, dispatcher.LookAhead(4096)}, ms)
+			postgres := replayAll(t, setup{server(t).Database(t), 16, dispatcher.LookAhead(4096)}, ms)
 			requireGood(t, memory)
 			requireGood(t, postgres)
 			assert.Equal(t, ownOf(memory.Balances), ownOf(postgres.Balances))
@@ -31,12 +30,13 @@ func TestOnPostgres(t *testing.T) {
 // When the server is killed in the middle, the run goes on as soon as it is
 // back, or stops and goes on when it is started again.
 func TestPostgresServerIsKilled(t *testing.T) {
-	server := pgtest.Start(t)
-	b := newCrashBook(t, server.Database(t), 1)
+	t.Parallel()
+	server := pgtest.Start(t, noFsync)
+	b := newCrashBook(t, server.Database(t), 1, forOne)
 	args := []string{"-in", b.input, "-db", b.db, "-latency", "1ms"}
 	first := make(chan result, 1)
 	go func() { first <- ledger(t, "", args...) }()
-	require.Eventually(t, func() bool { return len(journalOf(t, b.db)) > 200 }, time.Minute, 10*time.Millisecond)
+	requireApplied(t, b.db, 200)
 	server.Kill()
 	require.NoError(t, server.Restart())
 	r := <-first

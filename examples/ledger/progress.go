@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
+	terminal "golang.org/x/term"
 )
 
 // progress shows how far a run is, on a terminal. The nil progress shows
@@ -28,7 +28,7 @@ const (
 // A total of -1 is one that is not known.
 func newProgress(output io.Writer, total int64, by unit) *progress {
 	file, ok := output.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !ok || !terminal.IsTerminal(int(file.Fd())) {
 		return nil
 	}
 	options := []progressbar.Option{

@@ -2,6 +2,6 @@
 
 package main
 
-// raceDetector tells whether the race detector is on, under which an SQLite
+// raceDetector reports whether the race detector is on, under which an SQLite
 // that is written in Go takes ten times as long.
 const raceDetector = true

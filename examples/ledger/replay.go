@@ -24,22 +24,22 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return false, err
 	}
 	defer in.close()
-	s, err := o.begin(ctx, stderr, in, in.progress.ended)
+	t, err := o.begin(ctx, stderr, in, in.progress.ended)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, t.close()) }()
 
 	summary := &report.Summary{Input: in.identity.name}
 	start := time.Now()
-	summary.Failure = s.readAll(ctx, in.source, summary)
+	summary.Failure = t.readAll(ctx, in.source, summary)
 	in.progress.finish()
 	summary.Elapsed = time.Since(start)
 	summary.Empty = summary.Failure == nil && summary.Read+summary.Malformed == 0 && o.in != ""
 	if followed, ok := in.source.(*intake.Source); ok && followed.Short() {
 		fmt.Fprintln(stderr, "the input ends before what was read of it once: it is the beginning of that, or was cut; nothing is applied twice")
 	}
-	return s.conclude(ctx, stdout, summary)
+	return t.conclude(ctx, stdout, summary)
 }
 
 // patience is how long messages that were read may take to end once no more
@@ -48,18 +48,18 @@ const patience = 30 * time.Second
 
 // readAll runs the messages of a source to their end. What cannot be read is
 // set aside, and the rest goes on.
-func (s *session) readAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
-	err := s.submitAll(ctx, source, summary)
+func (t *term) readAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
+	err := t.submitAll(ctx, source, summary)
 	finish, stop := outlast(ctx, patience)
 	defer stop()
-	waiting, ended := s.service.Finish(finish)
+	waiting, ended := t.service.Finish(finish)
 	summary.Waiting = waiting
 	switch {
 	case ctx.Err() != nil && finish.Err() != nil:
 		return fmt.Errorf("interrupted after %d messages: %w", summary.Read, ended)
 	case ctx.Err() != nil && ended == nil:
 		return fmt.Errorf("interrupted after %d messages; those were run to their end", summary.Read)
-	case err == nil || ended != nil && s.service.Stopped():
+	case err == nil || ended != nil && t.service.Stopped():
 		return ended
 	}
 	return err
@@ -83,13 +83,13 @@ func outlast(ctx context.Context, d time.Duration) (later context.Context, stop 
 // submitAll hands over the messages of a source until it ends or ctx does. The
 // source is read on a goroutine of its own, since reading a terminal does not
 // end when ctx does.
-func (s *session) submitAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
+func (t *term) submitAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for next := range read(ctx, source) {
 		if malformed, ok := errors.AsType[*feed.Malformed](next.err); ok {
 			summary.Malformed++
-			s.rejects.malformed(malformed)
+			t.rejects.malformed(malformed)
 			continue
 		}
 		switch {
@@ -98,7 +98,7 @@ func (s *session) submitAll(ctx context.Context, source feed.Source, summary *re
 		case next.err != nil:
 			return fmt.Errorf("input: %w", next.err)
 		}
-		if err := s.service.Submit(ctx, next.item.Line, next.item.Message); err != nil {
+		if err := t.service.Submit(ctx, next.item.Line, next.item.Message); err != nil {
 			return err
 		}
 		summary.Read++
@@ -144,27 +144,29 @@ func read(ctx context.Context, source feed.Source) iter.Seq[next] {
 
 // compare runs the first messages twice more, each time on a scratch store: with
 // one worker, and then with as many as the run had.
-func (s *session) compare(ctx context.Context) (u report.SpeedUp, err error) {
-	early := s.audit.Early[:min(len(s.audit.Early), s.options.compare)]
+func (t *term) compare(ctx context.Context) (u report.SpeedUp, err error) {
+	early := t.audit.Early[:min(len(t.audit.Early), t.options.compare)]
 	switch {
-	case s.options.compare == 0:
+	case t.options.compare == 0:
 		return report.SpeedUp{Missing: "-compare is 0"}, nil
-	case s.options.workers == 1:
+	case t.options.workers == 1:
 		return report.SpeedUp{Missing: "this was one worker"}, nil
-	case store.IsURL(s.options.db):
+	case store.IsURL(t.options.db):
 		return report.SpeedUp{Missing: "it would need another database of the server"}, nil
-	case s.last > 0:
+	case len(early) == 0:
+		return report.SpeedUp{Missing: "no message has run"}, nil
+	case t.last > 0:
 		return report.SpeedUp{Missing: "the database was not empty at the beginning"}, nil
 	}
-	alone, err := s.again(ctx, early, 1)
+	alone, err := t.again(ctx, early, 1)
 	if err != nil {
 		return u, err
 	}
-	together, err := s.again(ctx, early[:len(alone)], s.options.workers)
+	together, err := t.again(ctx, early[:len(alone)], t.options.workers)
 	if err != nil {
 		return u, err
 	}
-	u = report.SpeedUp{Messages: len(alone), Workers: s.options.workers, Alone: took(alone), Together: took(together)}
+	u = report.SpeedUp{Messages: len(alone), Workers: t.options.workers, Alone: took(alone), Together: took(together)}
 	if u.Alone <= 0 || u.Together <= 0 {
 		return report.SpeedUp{Missing: "there was nothing to measure"}, nil
 	}
@@ -176,20 +178,20 @@ const compareBudget = 5 * time.Second
 
 // again runs messages on a scratch store and returns the new records of those
 // that fitted in the time.
-func (s *session) again(ctx context.Context, records []audit.Record, workers int) (_ []audit.Record, err error) {
+func (t *term) again(ctx context.Context, records []audit.Record, workers int) (_ []audit.Record, err error) {
 	folder, err := os.MkdirTemp("", "ledger-compare-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	scratch, err := openScratch(ctx, s.options.db, folder)
+	scratch, err := openScratch(ctx, t.options.db, folder)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	seen := audit.New(nil, len(records))
 	service, err := service.Start(ctx, service.Config{
-		Store: scratch, Workers: workers, Policy: s.options.policy, Latency: s.options.latency, Audit: seen,
+		Store: scratch, Workers: workers, Policy: t.options.policy, Latency: t.options.latency, Audit: seen,
 		MaxPending: max(64, 2*workers), // so that the time is that of running, not of queueing
 	})
 	if err != nil {

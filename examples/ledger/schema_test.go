@@ -33,6 +33,7 @@ func validates(t *testing.T, schema *jsonschema.Schema, text string) bool {
 }
 
 func TestMadeUpMessagesFollowTheSchema(t *testing.T) {
+	t.Parallel()
 	schema := compileSchema(t)
 	var out bytes.Buffer
 	require.NoError(t, feed.WriteNDJSON(&out, madeup.New(5000, 1)))
@@ -121,7 +122,12 @@ func TestSchemaAndProgramAgree(t *testing.T) {
 		`{"op":"end_of_day"}`:                                                                       true,
 		`{"op":"end_of_day","account":"a"}`:                                                         false,
 		`{"op":"end_of_day","sequence":"/=1"}`:                                                      true,
-		`{"op":"end_of_day","sequence":"client/42=17;end, a%2Cb=9223372036854775807"}`:              true,
+		`{"op":"end_of_day","sequence":"client/42=17;end, a%2Cb=100000000000000;epoch=65535"}`:      true,
+		`{"op":"end_of_day","sequence":"client/42=17;end;epoch=2"}`:                                 true,
+		`{"op":"end_of_day","sequence":"client/42=17;epoch=2;end"}`:                                 true,
+		`{"op":"end_of_day","sequence":"client/42=17;epoch=0"}`:                                     false,
+		`{"op":"end_of_day","sequence":"client/42=17;epoch=2;epoch=2"}`:                             false,
+		`{"op":"end_of_day","sequence":"client/42=100000000000001"}`:                                false,
 		`{"op":"end_of_day","sequence":""}`:                                                         false,
 		`{"op":"end_of_day","sequence":"17"}`:                                                       false,
 		`{"op":"end_of_day","sequence":"client/42=0"}`:                                              false,

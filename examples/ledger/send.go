@@ -9,10 +9,10 @@ import (
 
 	humanize "github.com/dustin/go-humanize"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/producer"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
@@ -90,7 +90,7 @@ func (o *options) sendAll(ctx context.Context, in *input, p *producer.Producer, 
 	relay.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	return sent, malformed, errors.Join(err, relayed, publisher.Close(closing))
+	return sent, malformed, errors.Join(err, relayed, publisher.Shutdown(closing))
 }
 
 // addAll adds the messages of an input to the outbox and sets aside what is

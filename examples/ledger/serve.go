@@ -20,22 +20,22 @@ func (o *options) serve(ctx context.Context, stdout, stderr io.Writer) (good boo
 		return false, err
 	}
 	in := &input{identity: identity{name: "HTTP at " + listener.Addr().String()}}
-	s, err := o.begin(ctx, stderr, in, nil)
+	t, err := o.begin(ctx, stderr, in, nil)
 	if err != nil {
 		return false, errors.Join(err, listener.Close())
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, t.close()) }()
 
 	summary := &report.Summary{Input: in.identity.name, Served: true}
 	start := time.Now()
-	served := s.serveUntil(ctx, listener, stderr)
+	served := t.serveUntil(ctx, listener, stderr)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	waiting, ended := s.service.Finish(finish)
+	waiting, ended := t.service.Finish(finish)
 	summary.Waiting, summary.Failure = waiting, errors.Join(served, ended)
 	summary.Elapsed = time.Since(start)
-	summary.Read = s.service.Counts().Accepted
-	return s.conclude(ctx, stdout, summary)
+	summary.Read = t.service.Counts().Accepted
+	return t.conclude(ctx, stdout, summary)
 }
 
 // openListener listens where -listen says, on the loopback interface if that
@@ -59,11 +59,11 @@ func isLoopback(listener net.Listener) bool {
 
 // serveUntil serves until ctx ends or the service has stopped after a failure,
 // and then until the requests under way are answered.
-func (s *session) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
+func (t *term) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
 	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
 	server := &http.Server{
-		Handler: web.Handler(s.service, web.Config{
-			Schema: messageSchema, Token: s.options.token, Local: s.options.token == "" && isLoopback(listener),
+		Handler: web.Handler(t.service, web.Config{
+			Schema: messageSchema, Token: t.options.token, Local: t.options.token == "" && isLoopback(listener),
 		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
@@ -80,7 +80,7 @@ func (s *session) serveUntil(ctx context.Context, listener net.Listener, stderr 
 		case <-ctx.Done():
 			serving = false
 		case <-time.After(100 * time.Millisecond):
-			serving = !s.service.Stopped()
+			serving = !t.service.Stopped()
 		}
 	}
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,40 +11,52 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
-// dataSets are the inputs that every kind of run is tried with.
-func dataSets() map[string]func(t *testing.T) []*book.Message {
-	journal := func(folder ...string) func(t *testing.T) []*book.Message {
-		file := func(t *testing.T, name string) table {
-			return readTable(t, append(folder[:len(folder):len(folder)], name)...)
+// dataSets are the inputs that every kind of run is tried with. They are shared,
+// and not to be changed.
+var dataSets = map[string]func(t *testing.T) []*book.Message{
+	"made up":   loaded(func(t *testing.T) []*book.Message { return madeUp(t, 20_000) }),
+	"hackclub":  loaded(journal("hackclub-ledger")),
+	"standard":  loaded(journal("ledger-standard")),
+	"bcexample": loaded(journal("hledger-examples", "bcexample")),
+	"bench":     loaded(journal("hledger-examples", "bench-10000x1000x10")),
+	"berka":     loaded(func(t *testing.T) []*book.Message { return berkaMessages(t).messages }),
+	"ethereum":  loaded(ethereumMessages),
+	"beancount": loaded(func(t *testing.T) []*book.Message {
+		ms, _ := beancountMessages(t, readTable(t, "beancount-examples", "example-stream.csv"))
+		return ms
+	}),
+}
+
+// loaded returns a function that loads messages when it is first called.
+func loaded(load func(t *testing.T) []*book.Message) func(t *testing.T) []*book.Message {
+	var mu sync.Mutex
+	var ms []*book.Message
+	return func(t *testing.T) []*book.Message {
+		mu.Lock()
+		defer mu.Unlock()
+		if ms == nil {
+			ms = load(t)
 		}
-		return func(t *testing.T) []*book.Message {
-			return journalMessages(t, file(t, "postings.csv"), file(t, "expected-running.csv"))
-		}
+		return ms
 	}
-	return map[string]func(t *testing.T) []*book.Message{
-		"made up":   func(t *testing.T) []*book.Message { return madeUp(t, 20_000) },
-		"hackclub":  journal("hackclub-ledger"),
-		"standard":  journal("ledger-standard"),
-		"bcexample": journal("hledger-examples", "bcexample"),
-		"bench":     journal("hledger-examples", "bench-10000x1000x10"),
-		"berka":     func(t *testing.T) []*book.Message { return berkaMessages(t).messages },
-		"ethereum":  ethereumMessages,
-		"beancount": func(t *testing.T) []*book.Message {
-			ms, _ := beancountMessages(t, readTable(t, "beancount-examples", "example-stream.csv"))
-			return ms
-		},
+}
+
+func journal(folder ...string) func(t *testing.T) []*book.Message {
+	file := func(t *testing.T, name string) table {
+		return readTable(t, append(slices.Clone(folder), name)...)
+	}
+	return func(t *testing.T) []*book.Message {
+		return journalMessages(t, file(t, "postings.csv"), file(t, "expected-running.csv"))
 	}
 }
 
 // Every data set runs on SQLite as it does in memory: all of it, or the
 // beginning under the race detector.
 func TestOnSQLite(t *testing.T) {
-	for name, load := range dataSets() {
+	t.Parallel()
+	for name, load := range dataSets {
 		t.Run(name, func(t *testing.T) {
-			ms := load(t)
-			if raceDetector {
-				ms = ms[:min(len(ms), 500)]
-			}
+			ms, _ := part(load(t), 250)
 			memory := replayAll(t, setup{"memory", 1, dispatcher.HeadOnly()}, ms)
 			sqlite := replayAll(t, setup{"", 64, dispatcher.LookAhead(4096)}, ms)
 			requireGood(t, memory)

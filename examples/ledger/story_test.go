@@ -66,22 +66,18 @@ func (v *voice) Write(p []byte) (int, error) {
 	return v.output.Write(p)
 }
 
-func newStory(t *testing.T, binary string, broker *rabbittest.Node, name, db string, seats, messages int) *story {
+func newStory(t *testing.T, broker *rabbittest.Node, name, db string, seats, messages int) *story {
 	t.Helper()
 	folder := t.TempDir()
 	s := &story{
-		name: name, binary: binary, book: &crashBook{db: db, input: filepath.Join(folder, "input.ndjson")},
+		name: name, binary: binary(t), book: &crashBook{db: db, input: filepath.Join(folder, "input.ndjson")},
 		made: madeup.New(messages, rand.Uint64()), queue: deskAt(t, broker),
 		outbox: filepath.Join(folder, "outbox.db"), producing: broker.Link(t),
 	}
 	kept, err := store.Open(t.Context(), db) // makes the tables
 	require.NoError(t, err)
 	require.NoError(t, kept.Close())
-	driver, source := "sqlite", "file:"+db+"?_pragma=busy_timeout(10000)"
-	if store.IsURL(db) {
-		driver, source = "pgx", db
-	}
-	s.journal, err = sql.Open(driver, source)
+	s.journal, err = sql.Open(driverOf(db))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.journal.Close()) })
 	for range seats {
@@ -145,7 +141,7 @@ func (s *story) handOver() error {
 	last := func() *seat {
 		return slices.MaxFunc(s.seats, func(a, b *seat) int { return cmp.Compare(a.says.worked.Load(), b.says.worked.Load()) })
 	}
-	for end := time.Now().Add(time.Minute); last().says.worked.Load() == 0; <-time.After(5 * time.Millisecond) {
+	for end := time.Now().Add(hangs); last().says.worked.Load() == 0; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("%s: nobody is at work", s.name)
 		}
@@ -163,7 +159,7 @@ func (s *story) end(at *seat) error {
 	if err := at.program.Process.Signal(signal); err != nil {
 		return err
 	}
-	hurry := time.AfterFunc(time.Minute, func() { _ = at.program.Process.Kill() })
+	hurry := time.AfterFunc(hangs, func() { _ = at.program.Process.Kill() })
 	defer hurry.Stop()
 	if err := at.program.Wait(); err != nil || strings.Contains(at.says.String(), "✗") {
 		return fmt.Errorf("%s: a consumer did not hand over: %w: %s", s.name, err, &at.says.output)
@@ -246,7 +242,7 @@ func (s *story) produce(kill bool) (killed bool, err error) {
 	if err := program.Start(); err != nil {
 		return false, err
 	}
-	limit := 2 * time.Minute
+	limit := hangs
 	if kill {
 		limit = rand.N(300 * time.Millisecond)
 	}
@@ -265,7 +261,7 @@ func (s *story) produce(kill bool) (killed bool, err error) {
 // conclude waits until everything is done, ends the programs, and checks what
 // they leave.
 func (s *story) conclude(t *testing.T) {
-	s.queue.requireCounts(t, "0", "0")
+	s.queue.requireCounts(t, 0, 0)
 	for _, at := range s.seats {
 		require.NoError(t, s.end(at))
 	}

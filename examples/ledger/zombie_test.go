@@ -12,40 +12,40 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/interlock-go/interlock/internal/pgtest"
 )
 
 // Two processes work on one database and input. The one that began last has it;
 // the other one finds that out by its next commit, has no more effects, and
 // says so.
 func TestTwoProcesses(t *testing.T) {
-	binary := build(t)
+	t.Parallel()
 	t.Run("sqlite, while it works", func(t *testing.T) {
-		b := newCrashBook(t, filepath.Join(t.TempDir(), "ledger.db"), 1)
-		first := b.begin(t, binary)
-		b.run(t, binary)
+		t.Parallel()
+		b := newCrashBook(t, filepath.Join(t.TempDir(), "ledger.db"), 1, forOne)
+		first := b.begin(t)
+		b.run(t)
 		first.requireFenced(t)
 		b.verify(t)
 	})
 	t.Run("postgres, while it works", func(t *testing.T) {
-		b := newCrashBook(t, pgtest.Start(t).Database(t), 1)
-		first := b.begin(t, binary)
-		b.run(t, binary)
+		t.Parallel()
+		b := newCrashBook(t, server(t).Database(t), 1, forOne)
+		first := b.begin(t)
+		b.run(t)
 		first.requireFenced(t)
 		b.verify(t)
 	})
 	t.Run("postgres, while it is frozen", func(t *testing.T) {
+		t.Parallel()
 		// The server ends sessions of processes that do not answer, which may
 		// be in the middle of a transaction.
-		b := newCrashBook(t, pgtest.Start(t).Database(t)+"&idle_in_transaction_session_timeout=500ms", 1)
-		zombie := b.begin(t, binary)
+		b := newCrashBook(t, server(t).Database(t)+"&idle_in_transaction_session_timeout=500ms", 1, forOne)
+		zombie := b.begin(t)
 		require.NoError(t, zombie.Process.Signal(syscall.SIGSTOP))
-		b.run(t, binary)
+		b.run(t)
 		require.NoError(t, zombie.Process.Signal(syscall.SIGCONT))
 		zombie.requireFenced(t)
 		b.verify(t)
@@ -55,11 +55,13 @@ func TestTwoProcesses(t *testing.T) {
 // Two programs that take messages over HTTP have one database, one after the
 // other: what was answered is what is there, and the first one ends.
 func TestTwoThatServe(t *testing.T) {
+	t.Parallel()
 	for name, db := range map[string]string{
 		"sqlite":   filepath.Join(t.TempDir(), "ledger.db"),
-		"postgres": pgtest.Start(t).Database(t),
+		"postgres": server(t).Database(t),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			client := &http.Client{}
 			defer client.CloseIdleConnections()
 			first := serve(t, "-db", db)
@@ -83,7 +85,12 @@ func TestTwoThatServe(t *testing.T) {
 			for range 8 {
 				senders.Go(func() { send(first.url, 1000) })
 			}
-			require.Eventually(t, func() bool { return applied.Load() > 50 }, time.Minute, time.Millisecond)
+			requireSoon(t, func() error {
+				if n := applied.Load(); n < 50 {
+					return fmt.Errorf("%d applied", n)
+				}
+				return nil
+			})
 			second := serve(t, "-db", db)
 			for range 8 {
 				senders.Go(func() { send(second.url, 30) })
@@ -103,21 +110,22 @@ func TestTwoThatServe(t *testing.T) {
 
 // However often a file is started at the same instant, it is applied once.
 func TestTheSameFileAtOnce(t *testing.T) {
-	binary := build(t)
+	t.Parallel()
 	in := write(t, "in.ndjson", strings.Repeat(`{"op":"post","postings":[{"account":"A:B","amount":"1"}]}`+"\n", 100))
-	server := pgtest.Start(t)
-	for range 2 {
-		for _, db := range []string{filepath.Join(t.TempDir(), "ledger.db"), server.Database(t)} {
+	path := binary(t)
+	for kind, db := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "ledger.db"), "postgres": server(t).Database(t)} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			var programs sync.WaitGroup
 			for range 2 {
-				programs.Go(func() { _ = exec.Command(binary, "-in", in, "-db", db, "-compare", "0").Run() }) // one at most is good
+				programs.Go(func() { _ = exec.Command(path, "-in", in, "-db", db, "-compare", "0").Run() }) // one at most is good
 			}
 			programs.Wait()
 			r := ledger(t, "", "-in", in, "-db", db, "-out", filepath.Join(t.TempDir(), "out.csv"))
 			require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
 			require.Len(t, journalOf(t, db), 100)
 			require.Contains(t, r.stdout, "100: ")
-		}
+		})
 	}
 }
 
@@ -128,13 +136,13 @@ type running struct {
 }
 
 // begin starts the program and waits until it has done a part of its input.
-func (b *crashBook) begin(t *testing.T, binary string) running {
+func (b *crashBook) begin(t *testing.T) running {
 	t.Helper()
-	r := running{b.command(binary, "-latency", "4ms", "-workers", "8"), &bytes.Buffer{}}
+	r := running{b.command(t, "-latency", "4ms", "-workers", "8"), &bytes.Buffer{}}
 	r.Stdout, r.Stderr = r.output, r.output
 	require.NoError(t, r.Start())
 	t.Cleanup(func() { _ = r.Process.Kill() })
-	require.Eventually(t, func() bool { return len(journalOf(t, b.db)) > 200 }, time.Minute, 10*time.Millisecond)
+	requireApplied(t, b.db, 200)
 	return r
 }
 

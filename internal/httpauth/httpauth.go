@@ -1,5 +1,5 @@
-// Package httpauth signs HTTP requests with a secret that both sides have, and
-// checks such signatures.
+// Package httpauth signs HTTP requests with a shared secret, and verifies such
+// signatures.
 package httpauth
 
 import (
@@ -23,14 +23,14 @@ const (
 	maxKeyID = 64
 )
 
-// Key is a secret with a name.
+// Key is a secret with an ID.
 type Key struct {
 	ID     string
 	Secret []byte
 }
 
-// Validate tells whether the key is fit for use: with an ID of 1 to 64 letters,
-// digits, dots, dashes and underscores, and a secret of at least MinSecret bytes.
+// Validate returns an error unless the ID has 1 to 64 letters, digits, dots, dashes
+// and underscores, and the secret at least MinSecret bytes.
 func (k Key) Validate() error {
 	allowed := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r)
@@ -44,11 +44,11 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// Request is what a signature is for.
+// Request has the signed parts of a request.
 type Request struct {
-	Protocol string // and its version: "interlock-replay-1"
+	Protocol string // with its version: "interlock-replay-1"
 	Method   string
-	Content  string // what the request says, in a form without a choice
+	Content  string // the content of the request, in a canonical form
 }
 
 // Authorization returns the header of a request, signed at a time.
@@ -63,24 +63,24 @@ func (k Key) sign(r Request, seconds int64) []byte {
 	return mac.Sum(nil)
 }
 
-// Errors for the server's log and the client's eyes; which key and what
-// signature would be right they do not tell.
+// Errors that are logged by the server and returned to the client. They do not
+// reveal which keys and signatures are right.
 var (
-	ErrUnsigned  = errors.New("the request is not signed: Authorization is to be " + Scheme + " key=ID,time=UNIX,signature=HEX")
+	ErrUnsigned  = errors.New("the request is not signed: set the header Authorization to " + Scheme + " key=ID,time=UNIX,signature=HEX")
 	ErrSignature = errors.New("unknown key or wrong signature")
 	ErrClock     = errors.New("the request's time is too far from the server's: compare the clocks")
 )
 
-// Signature is what a header says, to be verified.
+// Signature is a parsed header, to be verified.
 type Signature struct {
 	id    string
 	time  int64 // in seconds since 1970
 	bytes []byte
 }
 
-// Parse reads what Authorization returns. The error is ErrUnsigned. Whether
-// there is such a key is for Verify to say, so that nobody who cannot sign is
-// told which keys there are.
+// Parse parses the result of Authorization. The error is ErrUnsigned. It does not
+// check whether there is such a key: only Verify does, so that a client that cannot
+// sign does not learn which keys there are.
 func Parse(header string) (Signature, error) {
 	parameters, ok := strings.CutPrefix(header, Scheme+" ")
 	parts := strings.SplitN(parameters, ",", 4)
@@ -104,8 +104,8 @@ func Parse(header string) (Signature, error) {
 	return s, nil
 }
 
-// Fresh reports by its error, ErrClock, that the signature's time is not within
-// skew of now. Until Verify has succeeded that time is only what somebody says.
+// Fresh returns ErrClock unless the signature's time is within skew of now. Before
+// Verify has succeeded that time is not authentic.
 func (s Signature) Fresh(now time.Time, skew time.Duration) error {
 	if now.Sub(time.Unix(s.time, 0)).Abs() > skew {
 		return ErrClock
@@ -113,10 +113,10 @@ func (s Signature) Fresh(now time.Time, skew time.Duration) error {
 	return nil
 }
 
-// Verify reports whether the request was signed with one of the keys, of which
-// there is at least one, within skew of now, and returns its index. The error is
-// ErrSignature or ErrClock. An unknown key takes the work of a known one, and
-// only who can sign is told that his clock is wrong.
+// Verify returns the index of the key with which the request was signed, within
+// skew of now. There must be at least one key. The error is ErrSignature or
+// ErrClock. An unknown key takes as long as a known one, and only a client that can
+// sign learns that its clock is wrong.
 func (s Signature) Verify(r Request, keys []Key, now time.Time, skew time.Duration) (index int, err error) {
 	index = -1
 	for i, k := range keys {

@@ -9,12 +9,12 @@ import (
 	"github.com/interlock-go/interlock/internal/loglimit"
 )
 
-// refusalEvery is how often a refused request is logged: everybody can make
-// them.
+// refusalEvery is the interval between log lines, since everybody can make refused
+// requests.
 const refusalEvery = 10 * time.Second
 
-// Refusals counts requests that were not authorised, and logs one of them now
-// and then, with how many others there were and nothing that they say.
+// Refusals counts unauthorised requests, and logs one of them now and then, with
+// the number of others and nothing of their content.
 type Refusals struct {
 	logger *slog.Logger
 	text   string
@@ -22,7 +22,7 @@ type Refusals struct {
 	n      atomic.Uint64
 }
 
-// NewRefusals returns one that logs with a text.
+// NewRefusals returns a Refusals that logs with a text.
 func NewRefusals(logger *slog.Logger, text string) *Refusals {
 	return &Refusals{logger: logger, text: text, limit: loglimit.Limit{Lines: 1, Every: refusalEvery}}
 }
@@ -31,9 +31,9 @@ func NewRefusals(logger *slog.Logger, text string) *Refusals {
 func (r *Refusals) Add(request *http.Request, err error) {
 	total := r.n.Add(1)
 	if ok, more := r.limit.Take(); ok {
-		r.logger.Warn(r.text, "from", request.RemoteAddr, "error", err, "more_since_last", more, "total", total)
+		r.logger.Warn(r.text, "from", request.RemoteAddr, "err", err, "more_since_last", more, "total", total)
 	}
 }
 
-// Count returns how many there were.
+// Count returns the number of refused requests.
 func (r *Refusals) Count() uint64 { return r.n.Load() }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Slots bounds what is done at a time: how many requests, how many bytes they
-// hold, and how much of both any one key has.
+// Slots bounds concurrent requests: their number, their bytes, and the share of one
+// key in both.
 type Slots struct {
 	all, each room // the bounds
 
@@ -17,7 +17,7 @@ type Slots struct {
 	}
 }
 
-// DefaultShare is the share of one key where there are so many.
+// DefaultShare returns the default share of one key, given the number of keys.
 func DefaultShare(keys int) float64 {
 	if keys > 1 {
 		return 0.75
@@ -30,8 +30,8 @@ type room struct {
 	bytes    int64
 }
 
-// NewSlots returns slots for so many requests and bytes, of which one key has no
-// more than a share, from 0 to 1; one request it always has.
+// NewSlots returns slots for a number of requests and bytes, of which one key has at
+// most a share, from 0 to 1, but always one request.
 func NewSlots(requests int, bytes int64, share float64) *Slots {
 	s := &Slots{all: room{requests, bytes}}
 	s.each = room{int(math.Ceil(share * float64(requests))), int64(math.Ceil(share * float64(bytes)))}
@@ -39,8 +39,8 @@ func NewSlots(requests int, bytes int64, share float64) *Slots {
 	return s
 }
 
-// Take takes a slot for a request of a key, and reports whether there was one.
-// A request larger than all the bytes has one when there is no other.
+// Take takes a slot for a request of a key, and reports whether there was one. A
+// request larger than the bound gets one if there is no other request.
 func (s *Slots) Take(key int, bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *Slots) Take(key int, bytes int64) bool {
 	return true
 }
 
-// Grow takes bytes more for a request that has a slot, and reports whether there
-// were as many. A request that is alone has them.
+// Grow takes more bytes for a request that has a slot, and reports whether they
+// were available. The only request always gets them.
 func (s *Slots) Grow(key int, bytes int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Slots) Grow(key int, bytes int64) bool {
 	return true
 }
 
-// Release gives back what Take and Grow took.
+// Release returns a slot with its bytes, those of Take and Grow together.
 func (s *Slots) Release(key int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,14 +79,14 @@ func (s *Slots) Release(key int, bytes int64) {
 	s.mu.each[key] = each
 }
 
-// Open returns how many requests have a slot.
+// Open returns the number of requests with a slot.
 func (s *Slots) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.all.requests
 }
 
-// fits reports whether a request more is within the bounds.
+// fits reports whether one more request is within the bounds.
 func (r room) fits(bounds room, bytes int64) bool {
 	return r.requests == 0 || r.requests < bounds.requests && r.bytes+bytes <= bounds.bytes
 }

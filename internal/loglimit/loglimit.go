@@ -1,5 +1,5 @@
-// Package loglimit keeps what is told often from filling a log: a few lines
-// are written in a while, and the others are counted.
+// Package loglimit keeps frequent messages from flooding a log: a few lines are
+// written in each interval, and the others are counted.
 package loglimit
 
 import (
@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Limit lets the first Lines lines of each interval through. Its fields are not
-// to be changed once it is in use. It may be used from any goroutine, and has
-// none itself.
+// Limit lets the first Lines lines of each interval through. Do not change its
+// fields once it is in use. It is safe for concurrent use.
 type Limit struct {
 	Lines int
 	Every time.Duration // the interval, which begins with a line
@@ -22,8 +21,8 @@ type Limit struct {
 	}
 }
 
-// Take reports whether a line may be written, and if so, how many were not
-// since the last one that was.
+// Take reports whether a line may be written, and if so, the number of lines
+// withheld since the last one.
 func (l *Limit) Take() (ok bool, withheld int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,8 +38,8 @@ func (l *Limit) Take() (ok bool, withheld int) {
 	return true, withheld
 }
 
-// Withheld returns how many lines were not written, once their interval is
-// over; it returns each of them once, here or in Take.
+// Withheld returns the number of withheld lines once their interval is over. Each
+// is counted once, here or in Take.
 func (l *Limit) Withheld() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package loopback claims ports of the loopback interface, for servers of the
-// tests' own that are killed and come back at the same port.
+// Package loopback claims ports of the loopback interface, for test servers that
+// are killed and restarted at the same port.
 package loopback
 
 import (
@@ -9,26 +9,26 @@ import (
 	"net"
 )
 
-// Most is how many ports a claim has.
+// Most is the number of ports of a claim.
 const Most = 3
 
-// Claims are blocks of neighbouring ports, below those that the kernel gives
-// away, so that no connection gets one while its server is down. All blocks
-// have the same size, or the guard of one could be a port of another.
+// Claims are blocks of adjacent ports, below the ephemeral ones of the kernel, so
+// that no connection gets one while its server is down. All blocks have the same
+// size, or the guard of one could be a port of another.
 const (
 	lowest = 16_384
 	blocks = 4096
 	size   = Most + 1 // with the guard
 )
 
-// Claim is three neighbouring ports that no other claim has, of this program or
-// any other one, until it is closed. They are free when it is made.
+// Claim has three adjacent ports that no other claim has, in this program or
+// another, until it is closed. They are free when it is made.
 type Claim struct {
 	first int
 	guard net.Listener // at the port after them
 }
 
-// New claims ports. It fails if there are none.
+// New claims ports. It fails if it finds no free ones.
 func New() (c *Claim, err error) {
 	for range 100 {
 		if c, err = claim(lowest + size*rand.IntN(blocks)); err == nil {
@@ -63,5 +63,5 @@ func (c *Claim) Port(i int) int { return c.first + i }
 // Addr returns the address of the port i, from 0 to 2, as in "127.0.0.1:16384".
 func (c *Claim) Addr(i int) string { return fmt.Sprintf("127.0.0.1:%d", c.Port(i)) }
 
-// Close gives the ports back, when no server is at them any more.
+// Close releases the ports. Their servers must have ended.
 func (c *Claim) Close() error { return c.guard.Close() }

@@ -1,5 +1,5 @@
-// Package pgtest starts PostgreSQL servers of the tests' own: real ones, on a
-// free port, with their data in a temporary folder.
+// Package pgtest starts PostgreSQL servers for tests: real ones, on a free port,
+// with their data in a temporary folder.
 package pgtest
 
 import (
@@ -87,13 +87,13 @@ func find() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// version is 15 of /usr/lib/postgresql/15/bin/postgres.
+// version returns 15 for /usr/lib/postgresql/15/bin/postgres.
 func version(path string) int {
 	n, _ := strconv.Atoi(strings.Split(path, "/")[4])
 	return n
 }
 
-// init makes the data folder.
+// init creates the data folder.
 func (s *Server) init() error {
 	if os.Getuid() == 0 { // the server refuses to run as root
 		if err := s.runAs("postgres", "nobody"); err != nil {
@@ -107,7 +107,7 @@ func (s *Server) init() error {
 	return nil
 }
 
-// runAs makes the first of these users that there is the server's.
+// runAs runs the server as the first of these users that exists.
 func (s *Server) runAs(names ...string) (err error) {
 	for _, name := range names {
 		u, lookup := user.Lookup(name)
@@ -136,8 +136,8 @@ const leashed = `exec 3<&0
 (cat <&3; kill -QUIT $pid) >/dev/null 2>&1 &
 wait $pid; kill $!`
 
-// Restart starts the server again after Kill, on the same data and port. It
-// returns when the server takes connections.
+// Restart starts the server again after Kill, with the same data and port. It
+// returns when the server accepts connections.
 func (s *Server) Restart() (err error) {
 	s.wrapper = s.command("/bin/sh", append([]string{"-c", leashed, filepath.Join(s.bin, "postgres"), "-D", s.dir + "/data", "-k", "",
 		"-h", "127.0.0.1", "-p", strconv.Itoa(s.ports.Port(0))}, s.settings...)...)
@@ -179,15 +179,14 @@ func (s *Server) Kill() {
 	}
 	_ = s.leash.Close()
 	_ = s.wrapper.Wait()
-	for _, pid := range pids { // those that are still ending have the shared memory
+	for _, pid := range pids { // until they have ended they hold the shared memory
 		for runs(pid) {
 			<-time.After(time.Millisecond)
 		}
 	}
 }
 
-// runs tells whether a process has not ended, whoever may still have to be
-// told of its end.
+// runs reports whether a process has not ended; a zombie has.
 func runs(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(text), ") ")
@@ -210,7 +209,7 @@ func (s *Server) url(database string) string {
 	return u.String()
 }
 
-// Database makes a new database and returns its URL.
+// Database creates a database and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	url, err := s.NewDatabase()

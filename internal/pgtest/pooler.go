@@ -18,10 +18,10 @@ import (
 	"github.com/interlock-go/interlock/internal/loopback"
 )
 
-// Pooler starts a PgBouncer before the server, which ends with the test, with a
-// pool_mode of "session", "transaction" or "statement" and that many server
-// connections for each database. It returns the URL of a database with the
-// pooler's address. It fails the test if PgBouncer is not installed.
+// Pooler starts a PgBouncer in front of the server, which ends with the test, with
+// the pool_mode "session", "transaction" or "statement" and a number of server
+// connections for each database. It returns the URL of a database with the pooler's
+// address. It fails the test if PgBouncer is not installed.
 func (s *Server) Pooler(t testing.TB, database, mode string, size int) string {
 	t.Helper()
 	address, err := s.startPooler(t, mode, size)
@@ -87,7 +87,7 @@ func (s *Server) startPooler(t testing.TB, mode string, size int) (address strin
 	return "127.0.0.1:" + strconv.Itoa(ports.Port(0)), nil
 }
 
-// answers waits for a server that starts.
+// answers waits until a starting server answers.
 func answers(url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {

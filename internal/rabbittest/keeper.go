@@ -36,7 +36,7 @@ func (n *Node) keep() (err error) {
 	return n.keeper.Start()
 }
 
-// launchLocked has the keeper start the node.
+// launchLocked makes the keeper start the node.
 func (n *Node) launchLocked() (pid int, err error) {
 	if _, err := io.WriteString(n.mu.leash, "start\n"); err != nil {
 		return 0, err
@@ -45,15 +45,15 @@ func (n *Node) launchLocked() (pid int, err error) {
 	return pid, err
 }
 
-// command makes a command in the node's surroundings and in a process group of
-// its own, which the terminal does not interrupt.
+// command returns a command in the node's environment and in a process group of its
+// own, which the terminal does not interrupt.
 func (n *Node) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir, c.SysProcAttr = n.dir, &syscall.SysProcAttr{Setpgid: true}
 	in := func(name string) string { return filepath.Join(n.dir, name) }
 	c.Env = []string{
 		"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=" + n.dir, // of the cookie
+		"HOME=" + n.dir, // where the cookie is
 		"LANG=C.UTF-8", "LC_ALL=C.UTF-8",
 		"ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprint("ERL_EPMD_PORT=", n.ports.Port(2)),
 		"ERL_FLAGS=-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
@@ -72,14 +72,17 @@ func (n *Node) command(ctx context.Context, name string, args ...string) *exec.C
 	return c
 }
 
-// configure writes what the node reads when it starts.
+// cookie is the password of the node for other programs of Erlang.
+const cookie = "rabbittest"
+
+// configure writes the node's configuration.
 func (n *Node) configure(settings []string) error {
 	lines := append([]string{
 		"listeners.tcp.1 = " + n.addr(),
 		"disk_free_limit.absolute = 1MB", // full disks are no part of the tests
 	}, settings...)
 	for name, text := range map[string]string{
-		".erlang.cookie": "rabbittest",
+		".erlang.cookie": cookie,
 		"plugins":        "[].\n",
 		"env.conf":       "",
 		"rabbitmq.conf":  strings.Join(lines, "\n") + "\n",
@@ -91,14 +94,14 @@ func (n *Node) configure(settings []string) error {
 	return nil
 }
 
-// log returns the end of what the node has written.
+// log returns the end of the node's log.
 func (n *Node) log() []byte {
 	text, _ := os.ReadFile(filepath.Join(n.dir, "log"))
 	return bytes.TrimSpace(text[max(0, len(text)-8<<10):])
 }
 
-// runs tells whether a process has not ended, whoever may still have to be
-// told of its end. While it has threads it has its connections.
+// runs reports whether a process has not ended. A zombie has, unless it still has
+// other threads, and so its connections.
 func runs(pid int) bool {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	text, err := os.ReadFile(proc + "stat")

@@ -56,18 +56,17 @@ func (n *Node) NewLink() (*Link, error) {
 	return l, nil
 }
 
-// URL is where clients connect through the link.
+// URL returns the address for clients that connect through the link.
 func (l *Link) URL() string { return url(l.listener.Addr().String()) }
 
 // Cut resets all connections, and new ones too until Mend.
 func (l *Link) Cut() { l.become(cut) }
 
-// Stall makes the network silent until Mend: what either side sends is
-// swallowed and no connection ends, so that only a heartbeat finds out.
+// Stall makes the network silent until Mend: all data is dropped and no connection
+// ends, so that only heartbeats notice.
 func (l *Link) Stall() { l.become(stalled) }
 
-// Mend ends what Cut or Stall began. Connections out of which something may be
-// missing are reset.
+// Mend ends Cut or Stall. Connections that may have lost data are reset.
 func (l *Link) Mend() { l.become(open) }
 
 func (l *Link) become(s state) {
@@ -118,14 +117,14 @@ func (l *Link) carry(client *net.TCPConn) {
 	l.remove(line)
 }
 
-// pipe carries what comes in one direction.
+// pipe copies data in one direction.
 func (l *Link) pipe(line *line, to, from *net.TCPConn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		if l.isStalled() {
 			if err != nil {
-				return // of which the other side does not hear
+				return // without telling the other side
 			}
 			continue
 		}
@@ -161,7 +160,7 @@ func (l *Link) add(line *line) bool {
 	return true
 }
 
-// remove closes a line that is over.
+// remove closes a line that has ended.
 func (l *Link) remove(line *line) {
 	l.mu.Lock()
 	delete(l.mu.lines, line)
@@ -175,8 +174,8 @@ func (l *line) reset() {
 	reset(l.node)
 }
 
-// reset closes a connection without a goodbye: the other side sees an error at
-// once. On a closed one it does nothing.
+// reset closes a connection by a TCP reset: the other side gets an error at once.
+// On a closed one it does nothing.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

@@ -1,5 +1,5 @@
-// Package rabbittest starts RabbitMQ nodes of the tests' own: real ones, on
-// free ports of the loopback interface, with their data in a temporary folder.
+// Package rabbittest starts RabbitMQ nodes for tests: real ones, on free ports of
+// the loopback interface, with their data in a temporary folder.
 //
 // A node takes four to ten seconds to start, so the tests of a package share one
 // and have queues of their own in it, by [Name]:
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	bootLimit = 2 * time.Minute  // a start takes 3 to 13 seconds
+	bootLimit = 5 * time.Minute  // a start takes 3 to 13 seconds
 	stopLimit = 30 * time.Second // a stop takes 2 to 8 seconds
 )
 
@@ -40,7 +40,7 @@ type Node struct {
 	mu struct {
 		sync.Mutex
 		leash io.WriteCloser // of the keeper; nil once the node is closed
-		pid   int            // of the node when it runs or did
+		pid   int            // of the node that runs, or ran last
 	}
 }
 
@@ -60,7 +60,7 @@ func Start(t testing.TB, settings ...string) *Node {
 	return n
 }
 
-// New starts a node and returns when it takes connections; Close ends it. It is
+// New starts a node and returns when it accepts connections; Close ends it. It is
 // for a TestMain. Settings are lines of rabbitmq.conf, such as
 // "consumer_timeout = 5000".
 func New(settings ...string) (_ *Node, err error) {
@@ -101,7 +101,8 @@ func find() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// URL is where clients connect; it stays the same when the node is restarted.
+// URL returns the address for clients; it stays the same when the node is
+// restarted.
 func (n *Node) URL() string { return url(n.addr()) }
 
 func url(addr string) string { return fmt.Sprintf("amqp://guest:guest@%s/", addr) }
@@ -127,8 +128,8 @@ func Name(t interface{ Name() string }) string {
 	return fmt.Sprintf("%.200s-%d", t.Name(), names.Add(1))
 }
 
-// Restart starts the node again after Kill or Stop, on the same data and port.
-// It returns when the node takes connections.
+// Restart starts the node again after Kill or Stop, with the same data and port. It
+// returns when the node accepts connections.
 func (n *Node) Restart() (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,19 +157,18 @@ func (n *Node) Restart() (err error) {
 	}
 }
 
-// Kill ends the node at once with kill -9, as a crash does, and returns when it
-// is gone. See Sync for what was declared just before.
+// Kill ends the node at once with kill -9, as a crash does, and returns when it has
+// ended. See Sync for recent declarations.
 func (n *Node) Kill() error { return n.end(syscall.SIGKILL) }
 
-// Stop ends the node in good order and returns when it is gone.
+// Stop shuts the node down properly and returns when it has ended.
 func (n *Node) Stop() error { return n.end(syscall.SIGTERM) }
 
-// Freeze stops the node where it is, as a machine that hangs does: connections
-// stay open, and nothing is answered until Thaw. It must not be frozen when it is
-// ended by Stop.
+// Freeze suspends the node, like a machine that hangs: connections stay open, and
+// nothing is answered until Thaw. Do not call Stop on a frozen node.
 func (n *Node) Freeze() error { return n.signal(syscall.SIGSTOP) }
 
-// Thaw lets the node go on after Freeze.
+// Thaw resumes the node after Freeze.
 func (n *Node) Thaw() error { return n.signal(syscall.SIGCONT) }
 
 func (n *Node) signal(signal syscall.Signal) error {
@@ -198,8 +198,8 @@ func (n *Node) end(signal syscall.Signal) error {
 	return nil
 }
 
-// Close ends the node, if it runs, and removes its data; what Erlang started
-// beside it ends a moment later by itself. A second one does nothing.
+// Close ends the node, if it runs, and removes its data; other processes started by
+// Erlang end a moment later by themselves. A second call does nothing.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -91,6 +91,7 @@ func TestANodeThatEndsComesBackWithWhatWasConfirmed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := shared(t)
+			link := n.Link(t)
 			before, ch := open(t, n.URL())
 			lost := before.NotifyClose(make(chan *amqp.Error, 1))
 			queue := declare(t, ch)
@@ -103,9 +104,11 @@ func TestANodeThatEndsComesBackWithWhatWasConfirmed(t *testing.T) {
 			require.Error(t, <-lost)
 			_, err := amqp.Dial(n.URL())
 			require.ErrorContains(t, err, "connection refused")
+			_, err = amqp.Dial(link.URL())
+			require.Error(t, err)
 
 			require.NoError(t, n.Restart())
-			_, ch = open(t, n.URL())
+			_, ch = open(t, link.URL())
 			requireNext(t, ch, queue, "kept")
 		})
 	}
@@ -149,12 +152,54 @@ func TestAFrozenNodeAnswersWhenItThaws(t *testing.T) {
 	requireNext(t, ch, queue, "held")
 }
 
+func TestAQueueIsLookedInto(t *testing.T) {
+	n := shared(t)
+	_, ch := open(t, n.URL())
+	queue := rabbittest.Name(t)
+	_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-single-active-consumer": true})
+	require.NoError(t, err)
+	requireKept(t, publish(t, ch, queue, "1"))
+	requireKept(t, publish(t, ch, queue, "2"))
+	requireLook := func(messages, consumers int) {
+		t.Helper()
+		is := func(want int, look func(string) (int, error)) {
+			t.Helper()
+			got, err := look(queue)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		is(messages, n.Count)
+		is(consumers, n.Consumers)
+	}
+	requireLook(2, 0)
+	var first <-chan amqp.Delivery
+	for i := range 2 {
+		_, ch := open(t, n.URL())
+		deliveries, err := ch.ConsumeWithContext(t.Context(), queue, "", false, false, false, false, nil)
+		require.NoError(t, err)
+		if i == 0 {
+			first = deliveries
+		}
+	}
+	<-first
+	d := <-first
+	requireLook(2, 2)
+	require.NoError(t, d.Ack(true))
+	require.Eventually(t, func() bool {
+		left, err := n.Count(queue)
+		return err == nil && left == 0
+	}, time.Minute, 10*time.Millisecond)
+	_, err = n.Count("no such queue")
+	require.ErrorContains(t, err, "not_found")
+}
+
 func TestNamesAreUnlikeEachOther(t *testing.T) {
 	require.NotEqual(t, rabbittest.Name(t), rabbittest.Name(t))
 	require.Contains(t, rabbittest.Name(t), t.Name())
 }
 
 func TestANodeThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	_, err := rabbittest.New("no_such_setting = 1")
 	require.ErrorContains(t, err, "no_such_setting")
 }

@@ -1,4 +1,4 @@
-// Package safelog keeps a logger that panics from ending what it is told of.
+// Package safelog contains the panics of loggers.
 package safelog
 
 import (
@@ -25,7 +25,7 @@ type contained struct{ slog.Handler }
 func (h contained) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
 	defer func() {
 		if recover() != nil {
-			enabled = true // and then it may be told what is wrong
+			enabled = true // so that Handle reports the panic
 		}
 	}()
 	return h.Handler.Enabled(ctx, level)

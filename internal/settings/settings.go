@@ -1,5 +1,5 @@
-// Package settings fills in the defaults of configurations, and gathers what is
-// wrong with them.
+// Package settings sets the defaults of configurations, and collects their
+// problems.
 package settings
 
 import (
@@ -15,7 +15,7 @@ func Default[T comparable](field *T, value T) {
 	}
 }
 
-// Problems are what is wrong with a configuration.
+// Problems collects the problems of a configuration.
 type Problems []error
 
 // Add adds a problem, if there is one; text and args are those of
@@ -26,8 +26,8 @@ func (p *Problems) Add(when bool, text string, args ...any) {
 	}
 }
 
-// Err returns nil if nothing is wrong, and otherwise an error that names every
-// problem, one a line, and wraps them and kind.
+// Err returns nil if there are no problems, and otherwise an error that names all
+// of them, one per line, and wraps them and kind.
 func (p Problems) Err(kind error) error {
 	if len(p) == 0 {
 		return nil

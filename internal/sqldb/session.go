@@ -10,21 +10,21 @@ import (
 )
 
 // ErrPooled is wrapped by the error of [CheckSessions].
-var ErrPooled = errors.New("a pooler, such as PgBouncer with pool_mode=transaction, gives the server's sessions " +
-	"from one connection to another: connect to the server itself, or set pool_mode=session")
+var ErrPooled = errors.New("a pooler, such as PgBouncer with pool_mode=transaction, shares the server's sessions " +
+	"between connections: connect to the server itself, or set pool_mode=session")
 
-// CheckSessions returns an error that wraps [ErrPooled] unless each connection
-// of a PostgreSQL database has a session of the server's of its own: a pooler
-// that pools by transaction or statement, as PgBouncer can, gives it another one
-// each time, and what is set, locked or prepared there stays with others. db
-// must allow two connections.
+// CheckSessions returns an error that wraps [ErrPooled] unless each connection of a
+// PostgreSQL database has a session of its own: a pooler that pools by transaction
+// or statement, as PgBouncer can, gives it another session each time, and settings,
+// locks and prepared statements stay with other connections. db must allow two
+// connections.
 //
-// A first connection asks which session it has, and is idle then; while a second
-// one has a transaction open, it asks again. With a session of its own it has
-// that still, and the other has another one. With a pooler either the other
-// has taken it, and that is seen, or somebody else has, and then mostly another
-// one answers: so it asks several times. Who is alone with his pooler is
-// found out the first time, however many sessions that has.
+// A first connection asks for its session and becomes idle; while a second one has
+// a transaction open, the first asks again. Without such a pooler, the first one
+// still has the same session, and the second has another. With one, either the
+// second has got the session of the first, which shows, or another client has, and
+// then the first usually gets another one: so the check is repeated. If there are
+// no other clients, the first check finds the pooler, however many sessions it has.
 func CheckSessions(ctx context.Context, db *sql.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return errors.New("the database must be opened with two connections or more, see sql.DB.SetMaxOpenConns")
@@ -72,7 +72,7 @@ func checkSession(ctx context.Context, db *sql.DB, conn *sql.Conn) error {
 	return nil
 }
 
-// session returns the number of the server's process for a connection.
+// session returns the process ID of the server's session for a connection.
 func session(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) (pid int64, err error) {
@@ -87,8 +87,8 @@ func pooled(err error) error {
 	return err
 }
 
-// byState marks an error that comes of a pooler: a statement that was prepared
-// in another session, or is there already, or a transaction that is not allowed.
+// byState marks an error caused by a pooler: a statement that was prepared in
+// another session, or exists already, or a transaction that is not allowed.
 func byState(err error) error {
 	states := []string{"26000", "42P05", "08P01"}
 	var server interface{ SQLState() string }

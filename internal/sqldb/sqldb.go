@@ -1,5 +1,5 @@
-// Package sqldb has what packages that keep their tables in an SQLite or
-// PostgreSQL database have in common. It imports no driver.
+// Package sqldb has the common parts of packages with tables in an SQLite or
+// PostgreSQL database. It imports no driver.
 package sqldb
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Dialect says which database it is.
+// Dialect identifies the database.
 type Dialect uint8
 
 // Dialects.
@@ -19,7 +19,7 @@ const (
 	PostgreSQL                    // from version 12 on
 )
 
-// Text is the type of a column of text that is compared as bytes.
+// Text returns the type of a text column that is compared as bytes.
 func (d Dialect) Text() string {
 	if d == PostgreSQL {
 		return `TEXT COLLATE "C"`
@@ -34,33 +34,30 @@ var ErrSchema = errors.New("schema of the database")
 // ErrComponent is wrapped by the error of [CheckComponent].
 var ErrComponent = errors.New("name of a component")
 
-// own are the names of the components of this module, each of which has the
-// steps of its tables.
+// own lists the components of this module that have tables.
 var own = []string{"ordering", "outbox"}
 
-// CheckComponent returns an error for a name under which a caller must not keep
-// tables of his own: one of the module's, whose tables would be taken for his
-// and the other way round, and one that is not 1 to 64 letters, digits, "_",
-// "-", "." or "/" of ASCII.
+// CheckComponent returns an error for a component name that a caller must not use
+// for its own tables: one of this module's, with which they would be confused, and
+// one that is not 1 to 64 ASCII letters, digits, "_", "-", "." or "/".
 func CheckComponent(name string) error {
 	for _, o := range own {
 		if strings.EqualFold(name, o) {
-			return fmt.Errorf("%w: %q is reserved for tables of the library's: choose another one", ErrComponent, name)
+			return fmt.Errorf("%w: %q is reserved for tables of the library: choose another one", ErrComponent, name)
 		}
 	}
 	strange := func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./", r))
 	}
 	if name == "" || len(name) > 64 || strings.ContainsFunc(name, strange) {
-		return fmt.Errorf("%w: %.80q: it must have 1 to 64 letters, digits, or any of _ - . / of ASCII", ErrComponent, name)
+		return fmt.Errorf("%w: %.80q: it must have 1 to 64 ASCII letters, digits, or any of _ - . /", ErrComponent, name)
 	}
 	return nil
 }
 
-// Migrate brings the tables of a component up to date: it takes the steps that
-// were not taken yet, all in one transaction, and notes their number. Of two
-// processes that do so at once, one waits for the other. db must have a free
-// connection.
+// Migrate migrates the tables of a component: it runs the steps that were not run
+// yet, in one transaction, and stores their number. Of two concurrent migrations
+// one waits for the other. db must have a free connection.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps []string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -98,15 +95,15 @@ func migrate(ctx context.Context, conn *sql.Conn, d Dialect, component string, s
 	err = conn.QueryRowContext(ctx, `SELECT version FROM schema_versions WHERE component = $1`, component).Scan(&version)
 	switch {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("table schema_versions: %w; if it is not of this program, give it another database", err)
+		return fmt.Errorf("table schema_versions: %w; if it belongs to another program, use another database", err)
 	case version == len(steps):
 		return nil
 	case version > len(steps):
-		return fmt.Errorf("%w: that of %s is of version %d, this program knows up to %d: use a newer one", ErrSchema, component, version, len(steps))
+		return fmt.Errorf("%w: that of %s has version %d, this program knows up to %d: use a newer one", ErrSchema, component, version, len(steps))
 	}
 	for i, step := range steps[version:] {
 		if _, err := conn.ExecContext(ctx, step); err != nil {
-			return fmt.Errorf("schema of %s, step %d: %w; if tables of these names are not of this program, give it another database",
+			return fmt.Errorf("schema of %s, step %d: %w; if tables of these names belong to another program, use another database",
 				component, version+i+1, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package sqlitefile looks at the file of an SQLite database before anybody opens
-// it to use it. No byte of it changes, and no file comes to be beside it.
+// Package sqlitefile inspects the file of an SQLite database before it is opened
+// for use. It changes no byte of it, and creates no file beside it.
 package sqlitefile
 
 import (
@@ -14,9 +14,9 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// Look opens a database to be looked at, which must not be empty. A file that does
-// not begin as databases do is refused: SQLite itself takes one for empty, and
-// writes over it, if it is very short.
+// Look opens a database for inspection, which must not be empty. A file without the
+// header of a database is refused: SQLite itself would treat a very short one as
+// empty, and overwrite it.
 func Look(path string) (*sql.DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -25,9 +25,9 @@ func Look(path string) (*sql.DB, error) {
 	if err := header(path); err != nil {
 		return nil, err
 	}
-	// SQLite makes files beside a database with a write-ahead log even to read
-	// it, unless it is told that nobody writes. Then it leaves out what is in
-	// the log; so it is told that only if there is none.
+	// SQLite creates files beside a database with a write-ahead log even to read
+	// it, unless it is opened as immutable. Then it ignores the log; so it is
+	// opened so only if there is none.
 	options := "mode=ro&immutable=1"
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		options = "mode=ro&_pragma=busy_timeout(10000)"
@@ -45,7 +45,7 @@ func header(path string) error {
 	defer file.Close()
 	text := make([]byte, len(begin))
 	if _, err := io.ReadFull(file, text); err != nil || string(text) != begin {
-		return errors.New("it is not a database of SQLite; nothing was changed")
+		return errors.New("it is not an SQLite database; nothing was changed")
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func Tables(ctx context.Context, db *sql.DB) (names []string, err error) {
 	return names, rows.Err()
 }
 
-// Create makes the file of a new database, which only its owner can read and
+// Create creates the file of a new database, which only its owner can read and
 // write. SQLite gives the files beside it the same mode.
 func Create(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -58,7 +58,7 @@ var commitTests = []test{
 			f.hold(twin)
 			r := f.record(twin)
 			r.Held = true
-			require.ErrorIs(f, f.store.Commit(f.ctx, r), ordering.ErrDuplicate, p)
+			require.ErrorIs(f, f.term.Commit(f.ctx, r), ordering.ErrDuplicate, p)
 			require.Equal(f, "b=1", f.job("b=1").Event)
 			f.noJob("a=1, c=1")
 			require.Contains(f, f.held("b", 1, 9), twin.ID, "not forgotten")
@@ -89,8 +89,8 @@ var commitTests = []test{
 	{promise: "what was given up is done as well", run: func(f *fixture) {
 		f.acquire("a")
 		r := f.record(event("x", "a=1;end"))
-		r.Status, r.Error = ordering.GivenUp, "no such account"
-		f.ok(f.store.Commit(f.ctx, r))
+		r.Status, r.Error = ordering.StatusDeadLettered, "no such account"
+		f.ok(f.term.Commit(f.ctx, r))
 		require.Equal(f, []state{{Last: 1, Ended: 1}}, f.states("a"))
 		require.Equal(f, r.JobState, f.job("a=1"))
 	}},
@@ -98,25 +98,26 @@ var commitTests = []test{
 		f.acquire("a", "b")
 		r := f.record(event("x", "a=1, b=1"))
 		r.Fences = r.Fences[:1]
-		require.Error(f, f.store.Commit(f.ctx, r))
-		require.Error(f, f.store.Commit(f.ctx, ordering.Record{}))
-		require.Error(f, f.store.Commit(f.ctx, ordering.Record{Event: &ordering.Event{ID: "x"}}))
+		require.Error(f, f.term.Commit(f.ctx, r))
+		require.Error(f, f.term.Commit(f.ctx, ordering.Record{}))
+		require.Error(f, f.term.Commit(f.ctx, ordering.Record{Event: &ordering.Event{}}))
 		f.noJob("a=1, b=1")
 		require.Equal(f, []state{{}, {}}, f.states("a", "b"))
 	}},
 	{promise: "the largest number", run: func(f *fixture) {
 		f.acquire("a")
-		f.commit(fmt.Sprintf("a=%d;end", ordering.MaxNumber))
-		require.Equal(f, []state{{Done: spans(ordering.MaxNumber), Ended: ordering.MaxNumber}}, f.states("a"))
-		f.skip("a", 1, ordering.MaxNumber-1)
-		require.Equal(f, []state{{Last: ordering.MaxNumber, Ended: ordering.MaxNumber}}, f.states("a"))
-		require.ErrorIs(f, f.try(event("", fmt.Sprintf("a=%d", ordering.MaxNumber))), ordering.ErrDuplicate)
+		last := fmt.Sprintf("a=%d;epoch=65535", ordering.MaxNumber)
+		f.commit(last + ";end")
+		require.Equal(f, []state{{Done: spans(ordering.MaxPlace), Ended: ordering.MaxPlace}}, f.states("a"))
+		f.skip("a", 1, ordering.MaxPlace-1)
+		require.Equal(f, []state{{Last: ordering.MaxPlace, Ended: ordering.MaxPlace}}, f.states("a"))
+		require.ErrorIs(f, f.try(event("", last)), ordering.ErrDuplicate)
 	}},
 	{promise: "a commit with a cancelled context does nothing", run: func(f *fixture) {
 		f.acquire("a")
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
-		require.ErrorIs(f, f.store.Commit(ctx, f.record(event("x", "a=1"))), context.Canceled)
+		require.ErrorIs(f, f.term.Commit(ctx, f.record(event("x", "a=1"))), context.Canceled)
 		f.noJob("a=1")
 		require.Equal(f, []state{{}}, f.states("a"))
 		f.commit("a=1")

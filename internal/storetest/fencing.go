@@ -31,7 +31,7 @@ var fencingTests = []test{
 		require.ErrorIs(f, f.tryPark(failure("q", at, event("late", "a=1"))), ordering.ErrFenced)
 		require.ErrorIs(f, f.tryUnpark("p"), ordering.ErrFenced)
 		next.noJob("a=1")
-		require.ErrorIs(f, f.store.Forget(f.ctx, event("x", "a=2"), f.fences), ordering.ErrFenced)
+		require.ErrorIs(f, f.term.Forget(f.ctx, event("x", "a=2"), f.fences), ordering.ErrFenced)
 		require.Equal(f, listed(parking), next.parked())
 		require.Equal(f, []string{"x"}, next.held("a", 0, 9))
 
@@ -42,9 +42,9 @@ var fencingTests = []test{
 		require.Empty(f, next.parked())
 		require.Equal(f, []state{{HeldAt: 2}}, next.states("a"))
 	}},
-	{promise: "to lose one stream is to hold nothing, and to park none", perStream: true, run: func(f *fixture) {
+	{promise: "to lose one stream is to hold nothing, and to park none", run: func(f *fixture) {
 		f.acquire("a", "b", "c")
-		next := f.another()
+		next := f.beside()
 		next.acquire("b")
 		require.ErrorIs(f, f.tryHold(event("x", "a=1"), event("y", "b=1, c=1")), ordering.ErrFenced)
 		require.ErrorIs(f, f.tryPark(failure("p", at, event("z", "a=1, b=1"))), ordering.ErrFenced)
@@ -73,7 +73,7 @@ var fencingTests = []test{
 	{promise: "the holder's token is known", run: func(f *fixture) {
 		first := f.acquire("a")[0].Fence
 		require.Equal(f, first, f.fence("a"))
-		second := f.another().acquire("a")[0].Fence
+		second := f.beside().acquire("a")[0].Fence
 		require.Equal(f, second, f.fence("a"))
 		require.NotEqual(f, first, second)
 	}},
@@ -100,14 +100,14 @@ var fencingTests = []test{
 			for _, token := range []int64{0, -1, 1 << 60} {
 				r := f.record(event("x", "a=1"))
 				r.Fences[0] = token
-				require.ErrorIs(f, f.store.Commit(f.ctx, r), ordering.ErrFenced)
+				require.ErrorIs(f, f.term.Commit(f.ctx, r), ordering.ErrFenced)
 			}
 		}
 		f.noJob("a=1")
 	}},
-	{promise: "to lose one stream of an event is to commit none", perStream: true, run: func(f *fixture) {
+	{promise: "to lose one stream of an event is to commit none", run: func(f *fixture) {
 		f.acquire("a", "b", "c")
-		next := f.another()
+		next := f.beside()
 		next.acquire("b")
 		require.ErrorIs(f, f.try(event("x", "a=1, b=1, c=1")), ordering.ErrFenced)
 		f.noJob("a=1")
@@ -115,19 +115,19 @@ var fencingTests = []test{
 		next.commit("b=1")
 		require.Equal(f, []state{{Last: 1}, {Last: 1}, {Last: 1}}, next.states("a", "b", "c"))
 	}},
-	{promise: "streams go back and forth", perStream: true, run: func(f *fixture) {
+	{promise: "streams go back and forth", run: func(f *fixture) {
 		f.acquire("a")
-		next := f.another()
+		next := f.beside()
 		next.acquire("a")
 		require.Equal(f, []state{{}}, f.states("a"))
 		require.ErrorIs(f, next.try(event("x", "a=1")), ordering.ErrFenced)
 		f.commit("a=1")
 	}},
-	{promise: "to acquire again is to fence oneself off", perStream: true, run: func(f *fixture) {
+	{promise: "to acquire again is to fence oneself off", newTokens: true, run: func(f *fixture) {
 		f.acquire("a")
 		old := f.record(event("x", "a=1"))
 		f.acquire("a")
-		require.ErrorIs(f, f.store.Commit(f.ctx, old), ordering.ErrFenced)
+		require.ErrorIs(f, f.term.Commit(f.ctx, old), ordering.ErrFenced)
 		f.commit("a=1")
 	}},
 	{promise: "tokens rise over a restart", durable: true, run: func(f *fixture) {
@@ -135,7 +135,7 @@ var fencingTests = []test{
 		old := f.record(event("x", "a=1"))
 		f.reopen()
 		require.Greater(f, f.acquire("a")[0].Fence, first[0].Fence)
-		require.ErrorIs(f, f.store.Commit(f.ctx, old), ordering.ErrFenced)
+		require.ErrorIs(f, f.term.Commit(f.ctx, old), ordering.ErrFenced)
 		f.commit("a=1")
 	}},
 }

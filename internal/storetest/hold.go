@@ -34,7 +34,7 @@ var holdTests = []test{
 		require.Len(f, f.held("b", 1, 9), 2)
 		f.park(failure("p", at, event("x", "a=2, b=2")))
 		f.commitHeld(event("x", "b=2, a=2"))
-		require.Equal(f, ordering.Processed, f.job("a=2").Status)
+		require.Equal(f, ordering.StatusApplied, f.job("a=2").Status)
 		f.noJob("a=3, b=3")
 		require.Len(f, f.held("a", 1, 9), 2)
 	}},
@@ -70,11 +70,11 @@ var holdTests = []test{
 			f.hold(e)
 		}
 		count := func(from uint64, size int64) int {
-			events, err := f.store.Held(f.ctx, lockkeys.Must("a"), from, 9, size)
+			events, err := f.term.Held(f.ctx, lockkeys.Must("a"), from, 9, size)
 			f.ok(err)
 			for i, e := range events {
-				n, _ := e.On(lockkeys.Must("a"))
-				require.Equal(f, from+uint64(i), n)
+				p, _ := e.On(lockkeys.Must("a"))
+				require.Equal(f, from+uint64(i), p.Number)
 				require.Len(f, e.Payload, 64<<10)
 			}
 			return len(events)
@@ -88,11 +88,11 @@ var holdTests = []test{
 	{promise: "what is forgotten is held no more, and nothing is done by that", run: func(f *fixture) {
 		x := event("x", "a=1, b=1")
 		f.hold(x, event("x", "a=2"))
-		f.ok(f.store.Forget(f.ctx, event("x", "b=1, a=1"), f.fences))
+		f.ok(f.term.Forget(f.ctx, event("x", "b=1, a=1"), f.fences))
 		require.Len(f, f.held("a", 1, 9), 1)
 		require.Empty(f, f.held("b", 1, 9))
 		require.Equal(f, []state{{HeldAt: 2}, {}}, f.states("a", "b"))
-		f.ok(f.store.Forget(f.ctx, x, f.fences))
+		f.ok(f.term.Forget(f.ctx, x, f.fences))
 	}},
 	{promise: "page by page", run: func(f *fixture) {
 		for n := 1; n <= 10; n++ {
@@ -103,7 +103,7 @@ var holdTests = []test{
 		require.Equal(f, []string{"e7"}, f.held("a", 70, 1))
 		require.Equal(f, []string{"e10"}, f.held("a", 100, 3))
 		require.Empty(f, f.held("a", 101, 3))
-		require.Empty(f, f.held("a", ordering.MaxNumber, 3))
+		require.Empty(f, f.held("a", ordering.MaxPlace, 3))
 	}},
 	{promise: "an event that is held stays as it is", run: func(f *fixture) {
 		first := event("x", "a=1")
@@ -112,7 +112,7 @@ var holdTests = []test{
 		second := event("x", "a=1")
 		second.Headers = map[string]string{"trace": "second"} // which does not make it another
 		f.hold(second, event("y", "a=2"), event("y", "a=2"))
-		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
+		events, err := f.term.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Len(f, events, 2)
 		require.Equal(f, "first", events[0].Headers["trace"])
@@ -126,7 +126,7 @@ var holdTests = []test{
 			Headers: map[string]string{"trace": "1", "": "empty", "ключ": "значение \" \\ \n"},
 			Time:    time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC), CorrelationID: "c", CausationID: "d"}
 		f.hold(e)
-		events, err := f.store.Held(f.ctx, lockkeys.Must("b"), 1, 9, 1<<20)
+		events, err := f.term.Held(f.ctx, lockkeys.Must("b"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Equal(f, []ordering.HeldEvent{{Event: e}}, events)
 	}},

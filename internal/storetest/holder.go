@@ -18,18 +18,30 @@ type tester interface {
 	Helper()
 }
 
-// holder is someone who uses a store and remembers the tokens he was given.
-// The streams of his arguments are in the text form of keys, positions in that
+// holder uses a store in a term, and remembers the tokens that it was given.
+// The streams of its arguments are in the text form of keys, positions in that
 // of [ordering.FormatSequenceID].
 type holder struct {
 	t      tester
 	ctx    context.Context
 	store  ordering.Store
+	term   ordering.Term
 	fences ordering.Fences
 }
 
-func newHolder(t tester, store ordering.Store) *holder {
-	return &holder{t, context.Background(), store, ordering.Fences{}}
+func newHolder(t tester, store ordering.Store, c ordering.Consumer) *holder {
+	t.Helper()
+	h := &holder{t: t, ctx: context.Background(), store: store, fences: ordering.Fences{}}
+	h.begin(c)
+	return h
+}
+
+// begin begins a term.
+func (h *holder) begin(c ordering.Consumer) {
+	h.t.Helper()
+	term, err := h.store.Begin(h.ctx, c)
+	h.ok(err)
+	h.term = term
 }
 
 // at is a moment that every store can keep.
@@ -61,7 +73,7 @@ func (h *holder) acquire(streams ...string) []ordering.StreamState {
 
 func (h *holder) acquireKeys(keys ...lockkeys.Key) []ordering.StreamState {
 	h.t.Helper()
-	states, err := h.store.Acquire(h.ctx, keys)
+	states, err := h.term.Acquire(h.ctx, keys)
 	h.ok(err)
 	require.Len(h.t, states, len(keys))
 	for i, key := range keys {
@@ -105,7 +117,7 @@ func (h *holder) fence(stream string) int64 {
 // record is the record of an event that was processed.
 func (h *holder) record(e *ordering.Event) ordering.Record {
 	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Hash: e.Hash(), Positions: e.Positions,
-		Status: ordering.Processed, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
+		Status: ordering.StatusApplied, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
 	for _, p := range e.Positions {
 		r.Fences = append(r.Fences, h.fences[p.Stream])
 	}
@@ -113,7 +125,7 @@ func (h *holder) record(e *ordering.Event) ordering.Record {
 }
 
 // try commits an event as processed.
-func (h *holder) try(e *ordering.Event) error { return h.store.Commit(h.ctx, h.record(e)) }
+func (h *holder) try(e *ordering.Event) error { return h.term.Commit(h.ctx, h.record(e)) }
 
 // commit commits events, the names of which are their positions.
 func (h *holder) commit(positions ...string) {
@@ -128,12 +140,12 @@ func (h *holder) commitHeld(e *ordering.Event) {
 	h.t.Helper()
 	r := h.record(e)
 	r.Held = true
-	h.ok(h.store.Commit(h.ctx, r))
+	h.ok(h.term.Commit(h.ctx, r))
 }
 
 func (h *holder) trySkip(stream string, from, to uint64) error {
 	key := lockkeys.MustParse(stream)
-	return h.store.Skip(h.ctx, ordering.Skipped{Stream: key, From: from, To: to, Fence: h.fences[key], Reason: "never sent", Time: at})
+	return h.term.Skip(h.ctx, ordering.Skipped{Stream: key, From: from, To: to, Fence: h.fences[key], Reason: "never sent", Time: at})
 }
 
 func (h *holder) skip(stream string, from, to uint64) {
@@ -142,7 +154,7 @@ func (h *holder) skip(stream string, from, to uint64) {
 }
 
 func (h *holder) tryHold(events ...*ordering.Event) error {
-	return h.store.Hold(h.ctx, events, h.fences)
+	return h.term.Hold(h.ctx, events, h.fences)
 }
 
 // hold has events held; what was not acquired of their streams is.
@@ -157,7 +169,7 @@ func (h *holder) hold(events ...*ordering.Event) {
 // held returns the names of the events held of a stream.
 func (h *holder) held(stream string, from uint64, limit int) (names []string) {
 	h.t.Helper()
-	events, err := h.store.Held(h.ctx, lockkeys.MustParse(stream), from, limit, math.MaxInt64)
+	events, err := h.term.Held(h.ctx, lockkeys.MustParse(stream), from, limit, math.MaxInt64)
 	h.ok(err)
 	for _, e := range events {
 		names = append(names, e.Name())
@@ -175,26 +187,53 @@ func (h *holder) acquireNew(positions []ordering.Position) {
 	}
 }
 
-func (h *holder) tryPark(p ordering.Parking) error { return h.store.Park(h.ctx, p, h.fences) }
+// closing are positions as the streams of a parking.
+func closing(positions []ordering.Position) (streams []ordering.ParkedStream) {
+	for _, p := range positions {
+		streams = append(streams, ordering.ParkedStream{Stream: p.Stream, Epoch: p.Epoch, Number: p.Number})
+	}
+	return streams
+}
+
+func streamsOf(p ordering.Parking) (positions []ordering.Position) {
+	for _, s := range p.Streams {
+		positions = append(positions, s.Position())
+	}
+	return positions
+}
+
+func (h *holder) tryPark(p ordering.Parking) error { return h.term.Park(h.ctx, p, h.fences) }
 
 // park parks; what was not acquired of the streams is.
 func (h *holder) park(p ordering.Parking) {
 	h.t.Helper()
-	h.acquireNew(p.Streams)
+	h.acquireNew(streamsOf(p))
 	h.ok(h.tryPark(p))
 }
 
-func (h *holder) tryUnpark(id string) error { return h.store.Unpark(h.ctx, id, h.fences) }
+func (h *holder) tryUnpark(id string) error { return h.term.Unpark(h.ctx, id, h.fences) }
 
 func (h *holder) unpark(id string) {
 	h.t.Helper()
 	h.ok(h.tryUnpark(id))
 }
 
-// parked lists parkings, with nil for no events.
+// parked lists parkings, with nil for no events, and without what waits.
 func (h *holder) parked(ids ...string) []ordering.Parking {
 	h.t.Helper()
-	list, err := h.store.Parked(h.ctx, ids...)
+	list := h.parkedAndWaiting(ids...)
+	for i := range list {
+		for j := range list[i].Streams {
+			list[i].Streams[j].Waiting = 0
+		}
+	}
+	return list
+}
+
+// parkedAndWaiting lists parkings, with nil for no events.
+func (h *holder) parkedAndWaiting(ids ...string) []ordering.Parking {
+	h.t.Helper()
+	list, err := h.term.Parked(h.ctx, ids...)
 	h.ok(err)
 	for i := range list {
 		list[i].Since = list[i].Since.UTC()
@@ -222,7 +261,7 @@ func listed(parkings ...ordering.Parking) []ordering.Parking {
 // backlog lists the streams with a backlog.
 func (h *holder) backlog() (streams []string) {
 	h.t.Helper()
-	keys, err := h.store.Backlog(h.ctx)
+	keys, err := h.term.Backlog(h.ctx)
 	h.ok(err)
 	for _, key := range keys {
 		streams = append(streams, key.String())
@@ -238,7 +277,7 @@ func (h *holder) look(positions string) []ordering.NumberState {
 
 func (h *holder) lookAt(positions []ordering.Position) []ordering.NumberState {
 	h.t.Helper()
-	states, err := h.store.Look(h.ctx, positions)
+	states, err := h.term.Look(h.ctx, positions)
 	h.ok(err)
 	require.Len(h.t, states, len(positions))
 	for i := range states {

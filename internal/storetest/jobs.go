@@ -10,7 +10,7 @@ import (
 
 func (h *holder) prune(before time.Time) int64 {
 	h.t.Helper()
-	n, err := h.store.Prune(h.ctx, before)
+	n, err := h.term.Prune(h.ctx, before, time.Time{})
 	h.ok(err)
 	return n
 }
@@ -20,7 +20,7 @@ var jobTests = []test{
 		f.acquire("a", "b")
 		r := f.record(event("x", "a=1, b=1;end"))
 		r.Attempts, r.Error = 4, "the third attempt: no answer"
-		f.ok(f.store.Commit(f.ctx, r))
+		f.ok(f.term.Commit(f.ctx, r))
 		require.Equal(f, r.JobState, f.job("a=1"))
 	}},
 	{promise: "one that did not come has none", run: func(f *fixture) {
@@ -32,19 +32,19 @@ var jobTests = []test{
 		f.acquire("a")
 		x := event("x", "a=1")
 		f.park(failure("p", at, x))
-		require.Equal(f, ordering.Failed, f.job("a=1").Status)
+		require.Equal(f, ordering.StatusParked, f.job("a=1").Status)
 		f.unpark("p")
-		require.Equal(f, ordering.Failed, f.job("a=1").Status, "until it ran")
+		require.Equal(f, ordering.StatusParked, f.job("a=1").Status, "until it ran")
 		r := f.record(x)
 		r.Held, r.Attempts, r.Started, r.Ended = true, 4, at.Add(-time.Minute), at.Add(time.Hour)
-		f.ok(f.store.Commit(f.ctx, r))
+		f.ok(f.term.Commit(f.ctx, r))
 		require.Equal(f, r.JobState, f.job("a=1"))
 	}},
 	{promise: "a time that is not known stays so", run: func(f *fixture) {
 		f.acquire("a")
 		r := f.record(event("x", "a=1"))
-		r.Status, r.Attempts, r.Started = ordering.GivenUp, 0, time.Time{}
-		f.ok(f.store.Commit(f.ctx, r))
+		r.Status, r.Attempts, r.Started = ordering.StatusDeadLettered, 0, time.Time{}
+		f.ok(f.term.Commit(f.ctx, r))
 		require.True(f, f.job("a=1").Started.IsZero())
 		p := failure("p", at, event("y", "b=1"))
 		p.Events[0].Attempts, p.Events[0].Started = 0, time.Time{}
@@ -57,7 +57,7 @@ var jobTests = []test{
 		for i, p := range []string{"a=1", "a=2", "a=4"} {
 			r := f.record(event("", p))
 			r.Ended = at.Add(time.Duration(i) * time.Second)
-			f.ok(f.store.Commit(f.ctx, r))
+			f.ok(f.term.Commit(f.ctx, r))
 		}
 		require.EqualValues(f, 0, f.prune(at))
 		require.EqualValues(f, 2, f.prune(at.Add(2*time.Second)))
@@ -75,8 +75,8 @@ var jobTests = []test{
 		f.unpark("q")
 		require.EqualValues(f, 1, f.prune(at.Add(time.Hour)))
 		f.noJob("c=1")
-		require.Equal(f, ordering.Failed, f.job("a=1").Status)
-		require.Equal(f, ordering.Failed, f.job("b=1").Status)
+		require.Equal(f, ordering.StatusParked, f.job("a=1").Status)
+		require.Equal(f, ordering.StatusParked, f.job("b=1").Status)
 		f.unpark("p")
 		require.EqualValues(f, 2, f.prune(at.Add(time.Hour)))
 		require.Equal(f, []string{"x"}, f.held("a", 0, 9), "held all the same")

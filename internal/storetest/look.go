@@ -26,11 +26,11 @@ var lookTests = []test{
 		require.False(f, f.look("a=4")[0].Done)
 	}},
 	{promise: "of no numbers, or of those at the end of the world", run: func(f *fixture) {
-		states, err := f.store.Look(f.ctx, nil)
+		states, err := f.term.Look(f.ctx, nil)
 		f.ok(err)
 		require.Empty(f, states)
 		f.acquire("a")
-		last := event("", "a=9223372036854775807;end")
+		last := event("", "a=100000000000000;epoch=65535;end")
 		require.False(f, f.lookAt(last.Positions)[0].Done)
 		f.ok(f.try(last))
 		require.True(f, f.lookAt(last.Positions)[0].Done)
@@ -49,13 +49,13 @@ var lookTests = []test{
 	{promise: "a failure neither hides nor replaces what made a number done", run: func(f *fixture) {
 		f.acquire("a", "b", "c")
 		f.park(failure("p", at, event("fails", "b=1, c=1"), event("fails too", "a=1, c=1")))
-		require.Equal(f, ordering.Failed, f.job("b=1").Status)
+		require.Equal(f, ordering.StatusParked, f.job("b=1").Status)
 		f.unpark("p")
 		f.ok(f.try(event("x", "a=1, b=1")))
 		require.Equal(f, "x", f.job("a=1").Event)
 		f.noJob("b=1")
 		f.park(failure("q", at, event("fails", "b=1, c=1"), event("x", "a=1, b=1")))
-		require.Equal(f, ordering.Processed, f.job("a=1").Status)
+		require.Equal(f, ordering.StatusApplied, f.job("a=1").Status)
 		f.noJob("b=1")
 	}},
 	{promise: "a number is done when its job state was pruned", run: func(f *fixture) {
@@ -65,7 +65,7 @@ var lookTests = []test{
 		require.EqualValues(f, 2, f.prune(at.Add(2*1e9)))
 		f.ok(f.try(event("y", "a=4, b=2")))
 		for _, state := range f.look("a=1, b=1, a2=1")[:2] {
-			require.Equal(f, ordering.NumberState{Done: true, Pruned: true, Fence: state.Fence}, state)
+			require.Equal(f, ordering.NumberState{Done: true, Pruned: true, Fence: state.Fence, Last: state.Last}, state)
 		}
 		require.True(f, f.look("a=3")[0].Done)
 		require.True(f, f.look("a=3")[0].Pruned)
@@ -80,8 +80,8 @@ var lookTests = []test{
 		f.hold(y)
 		r := f.record(y)
 		r.Event = event("y", "b=1")
-		r.Fences, r.Status, r.Held = r.Fences[1:], ordering.GivenUp, true
-		f.ok(f.store.Commit(f.ctx, r))
+		r.Fences, r.Status, r.Held = r.Fences[1:], ordering.StatusDeadLettered, true
+		f.ok(f.term.Commit(f.ctx, r))
 		require.Equal(f, "x", f.job("a=1").Event)
 		require.Equal(f, "y", f.job("b=1").Event)
 		require.Equal(f, y.Positions, f.job("b=1").Positions)

@@ -13,74 +13,66 @@ import (
 
 // model is what a store is, without a thought of speed.
 type model struct {
-	done     map[lockkeys.Key]map[uint64]bool
+	done     map[lockkeys.Key]ordering.Spans
 	ended    map[lockkeys.Key]uint64
 	jobs     map[place]*ordering.JobState // by the first number that the event made done, or failed with
-	skips    map[place]*ordering.JobState // by each number
+	skips    []ordering.Skipped
 	pruned   map[lockkeys.Key]uint64
 	held     []ordering.HeldEvent // as they came
 	parkings map[string]ordering.Parking
 }
 
-// place is a number of a stream.
+// place is a place of a stream, see [ordering.Position.Place].
 type place struct {
 	stream lockkeys.Key
 	number uint64
 }
 
-func placeOf(p ordering.Position) place { return place{p.Stream, p.Number} }
+func placeOf(p ordering.Position) place { return place{p.Stream, p.Place()} }
 
 func firstOf(positions []ordering.Position) place {
 	return placeOf(slices.MinFunc(positions, func(p, q ordering.Position) int { return strings.Compare(p.Stream.String(), q.Stream.String()) }))
 }
 
 func newModel() *model {
-	return &model{map[lockkeys.Key]map[uint64]bool{}, map[lockkeys.Key]uint64{}, map[place]*ordering.JobState{}, map[place]*ordering.JobState{}, map[lockkeys.Key]uint64{},
+	return &model{map[lockkeys.Key]ordering.Spans{}, map[lockkeys.Key]uint64{}, map[place]*ordering.JobState{}, nil, map[lockkeys.Key]uint64{},
 		nil, map[string]ordering.Parking{}}
 }
 
 // state is a stream's state but for its token.
 func (m *model) state(key lockkeys.Key) (s state) {
-	for m.done[key][s.Last+1] {
-		s.Last++
-	}
-	for _, n := range slices.Sorted(maps.Keys(m.done[key])) {
-		if n > s.Last {
-			s.Done = s.Done.Add(ordering.Span{From: n, To: n})
-		}
-	}
+	next, above := m.done[key].Absorb(1)
+	s.Last = next - 1
+	s.Done = append(s.Done, above...)
 	s.Ended = m.ended[key]
 	for _, p := range m.parkings {
 		for _, position := range p.Streams {
 			if position.Stream == key {
-				s.Parked, s.HeldAt = p.ID, position.Number
+				s.Parked, s.HeldAt = p.ID, position.Position().Place()
 			}
 		}
 	}
 	if held := m.heldOf(key, 0, 1); len(held) > 0 {
-		if n, _ := held[0].On(key); s.HeldAt == 0 || n < s.HeldAt {
-			s.HeldAt = n
+		if p, _ := held[0].On(key); s.HeldAt == 0 || p.Place() < s.HeldAt {
+			s.HeldAt = p.Place()
 		}
 	}
 	return s
 }
 
-func (m *model) setDone(key lockkeys.Key, n uint64) {
-	if m.done[key] == nil {
-		m.done[key] = map[uint64]bool{}
-	}
-	m.done[key][n] = true
+func (m *model) setDone(key lockkeys.Key, r ordering.Span) {
+	m.done[key] = slices.Clone(m.done[key]).Add(r)
 }
 
 func (m *model) isDuplicate(e *ordering.Event) bool {
-	return slices.ContainsFunc(e.Positions, func(p ordering.Position) bool { return m.done[p.Stream][p.Number] })
+	return slices.ContainsFunc(e.Positions, func(p ordering.Position) bool { return m.done[p.Stream].Contains(p.Place()) })
 }
 
 func (m *model) commit(r ordering.Record) {
 	for _, p := range r.Event.Positions {
-		m.setDone(p.Stream, p.Number)
+		m.setDone(p.Stream, ordering.Span{From: p.Place(), To: p.Place()})
 		if p.End {
-			m.ended[p.Stream] = p.Number
+			m.ended[p.Stream] = max(m.ended[p.Stream], p.Place())
 		}
 	}
 	m.jobs[firstOf(r.Event.Positions)] = &r.JobState
@@ -101,20 +93,23 @@ func (m *model) heldAs(e *ordering.Event) int {
 }
 
 func (m *model) skip(s ordering.Skipped) {
-	for from := s.From; from <= s.To; from++ {
-		if m.done[s.Stream][from] {
-			continue
-		}
-		part := s
-		part.From = from
-		for part.To = from; part.To < s.To && !m.done[s.Stream][part.To+1]; part.To++ {
-		}
-		job := part.JobState()
-		for n := part.From; n <= part.To; n++ {
-			m.setDone(s.Stream, n)
-			m.skips[place{s.Stream, n}] = &job
+	all := ordering.Span{From: s.From, To: s.To}
+	for _, part := range m.done[s.Stream].Without(all) {
+		s.From, s.To = part.From, part.To
+		m.skips = append(m.skips, s)
+	}
+	m.setDone(s.Stream, all)
+}
+
+// skipped returns the job state of the skipped range that has a place, or nil.
+func (m *model) skipped(p ordering.Position) *ordering.JobState {
+	for _, s := range m.skips {
+		if s.Stream == p.Stream && s.From <= p.Place() && p.Place() <= s.To {
+			job := s.JobState()
+			return &job
 		}
 	}
+	return nil
 }
 
 // hold holds events, all or none: it returns false for another event with the
@@ -135,14 +130,14 @@ func (m *model) hold(events []*ordering.Event) bool {
 
 func (m *model) heldOf(key lockkeys.Key, from uint64, limit int) (events []ordering.HeldEvent) {
 	for _, h := range m.held {
-		if n, ok := h.On(key); ok && n >= from {
+		if p, ok := h.On(key); ok && p.Place() >= from {
 			events = append(events, h)
 		}
 	}
 	slices.SortStableFunc(events, func(a, b ordering.HeldEvent) int {
-		m, _ := a.On(key)
-		n, _ := b.On(key)
-		return cmp.Compare(m, n)
+		p, _ := a.On(key)
+		q, _ := b.On(key)
+		return cmp.Compare(p.Place(), q.Place())
 	})
 	return events[:min(limit, len(events))]
 }
@@ -151,12 +146,12 @@ func (m *model) heldOf(key lockkeys.Key, from uint64, limit int) (events []order
 func (m *model) look(positions []ordering.Position) []ordering.NumberState {
 	states := make([]ordering.NumberState, len(positions))
 	for i, p := range positions {
-		states[i].Done = m.done[p.Stream][p.Number]
-		states[i].Pruned = p.Number <= m.pruned[p.Stream]
-		if job := m.jobs[placeOf(p)]; job != nil && !(states[i].Done && job.Status == ordering.Failed) {
+		states[i].Done = m.done[p.Stream].Contains(p.Place())
+		states[i].Pruned = p.Place() <= m.pruned[p.Stream]
+		if job := m.jobs[placeOf(p)]; job != nil && !(states[i].Done && job.Status == ordering.StatusParked) {
 			states[i].Job = job
-		} else if skip := m.skips[placeOf(p)]; skip != nil {
-			states[i].Job = skip
+		} else {
+			states[i].Job = m.skipped(p)
 		}
 	}
 	return states
@@ -165,8 +160,8 @@ func (m *model) look(positions []ordering.Position) []ordering.NumberState {
 func (m *model) park(p ordering.Parking) {
 	delete(m.parkings, p.ID)
 	for id, other := range m.parkings {
-		other.Streams = slices.DeleteFunc(slices.Clone(other.Streams), func(have ordering.Position) bool {
-			return slices.ContainsFunc(p.Streams, func(taken ordering.Position) bool { return taken.Stream == have.Stream })
+		other.Streams = slices.DeleteFunc(slices.Clone(other.Streams), func(have ordering.ParkedStream) bool {
+			return slices.ContainsFunc(p.Streams, func(taken ordering.ParkedStream) bool { return taken.Stream == have.Stream })
 		})
 		if m.parkings[id] = other; len(other.Streams) == 0 {
 			delete(m.parkings, id)
@@ -181,17 +176,24 @@ func (m *model) park(p ordering.Parking) {
 			m.held = append(m.held, h)
 		}
 		at := firstOf(h.Positions)
-		if job := m.jobs[at]; p.Error != "" && (job == nil || job.Status == ordering.Failed) {
-			m.jobs[at] = &ordering.JobState{Event: h.Name(), Positions: h.Positions, Status: ordering.Failed,
+		if job := m.jobs[at]; p.Error != "" && (job == nil || job.Status == ordering.StatusParked) {
+			m.jobs[at] = &ordering.JobState{Event: h.Name(), Positions: h.Positions, Status: ordering.StatusParked,
 				Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
 		}
 	}
 }
 
 func (m *model) parked() []ordering.Parking {
-	return slices.SortedFunc(maps.Values(m.parkings), func(a, b ordering.Parking) int {
+	list := slices.SortedFunc(maps.Values(m.parkings), func(a, b ordering.Parking) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))
 	})
+	for i := range list {
+		list[i].Streams = slices.Clone(list[i].Streams)
+		for j, s := range list[i].Streams {
+			list[i].Streams[j].Waiting = int64(len(m.heldOf(s.Stream, 0, len(m.held))))
+		}
+	}
+	return list
 }
 
 func (m *model) backlog() (streams []string) {
@@ -210,22 +212,29 @@ func (m *model) backlog() (streams []string) {
 }
 
 func (m *model) prune(before time.Time) int64 {
-	pruned := map[*ordering.JobState]bool{}
-	for _, jobs := range []map[place]*ordering.JobState{m.jobs, m.skips} {
-		for at, job := range jobs {
-			if job.Ended.Before(before) && !(job.Status == ordering.Failed && m.isParked(at)) {
-				delete(jobs, at)
-				pruned[job] = true
-				for _, p := range job.Positions {
-					if job.Status == ordering.Failed {
-						break
-					}
-					m.pruned[p.Stream] = max(m.pruned[p.Stream], p.Number)
+	n := int64(0)
+	prune := func(p ordering.Position) { m.pruned[p.Stream] = max(m.pruned[p.Stream], p.Place()) }
+	for at, job := range m.jobs {
+		if job.Ended.Before(before) && !(job.Status == ordering.StatusParked && m.isParked(at)) {
+			delete(m.jobs, at)
+			n++
+			for _, p := range job.Positions {
+				if job.Status == ordering.StatusParked {
+					break
 				}
+				prune(p)
 			}
 		}
 	}
-	return int64(len(pruned))
+	m.skips = slices.DeleteFunc(m.skips, func(s ordering.Skipped) bool {
+		if !s.Time.Before(before) || s.EndsEpoch() {
+			return false
+		}
+		n++
+		prune(ordering.PositionAt(s.Stream, s.To))
+		return true
+	})
+	return n
 }
 
 func (m *model) isParked(at place) bool {

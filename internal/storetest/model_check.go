@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,10 +21,12 @@ func checkModel(t *testing.T, k Kind) {
 	open := k.New(t)
 	store := open()
 	defer func() { _ = store.Close() }()
+	term, err := store.Begin(t.Context(), ordering.Consumer{})
+	require.NoError(t, err)
 	runs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		runs++
-		c := newCompared(t, store, fmt.Sprintf("run%d", runs))
+		c := newCompared(t, store, term, fmt.Sprintf("run%d", runs))
 		actions := map[string]func(*rapid.T){
 			"":         c.compare,
 			"acquire":  c.acquireSome,
@@ -41,6 +44,8 @@ func checkModel(t *testing.T, k Kind) {
 				c.ok(store.Close())
 				store = open()
 				c.store = store
+				c.begin(ordering.Consumer{})
+				term = c.term
 				c.acquireAll()
 			}
 		}
@@ -59,16 +64,17 @@ type compared struct {
 	records []ordering.Record // with tokens of any age
 }
 
-const lastNumber = 9 // of each stream, where it ends
+const lastNumber = 9 // of each epoch of a stream, where it ends
 
-func newCompared(t *rapid.T, store ordering.Store, name string) *compared {
-	c := &compared{holder: newHolder(t, store), name: name, model: newModel()}
+func newCompared(t *rapid.T, store ordering.Store, term ordering.Term, name string) *compared {
+	h := &holder{t: t, ctx: context.Background(), store: store, term: term, fences: ordering.Fences{}}
+	c := &compared{holder: h, name: name, model: newModel()}
 	for _, p := range c.parked() { // by a run that failed
-		c.acquireNew(p.Streams)
+		c.acquireNew(streamsOf(p))
 		c.unpark(p.ID)
 	}
 	clear(c.fences)
-	_, err := store.Prune(c.ctx, at.Add(time.Hour))
+	_, err := term.Prune(c.ctx, at.Add(time.Hour), time.Time{})
 	c.ok(err)
 	for i := range 4 {
 		c.streams = append(c.streams, lockkeys.Must(name, string(rune('a'+i))))
@@ -94,10 +100,15 @@ func newCompared(t *rapid.T, store ordering.Store, name string) *compared {
 func (c *compared) drawPositions(t *rapid.T) (positions []ordering.Position) {
 	for _, key := range drawSome(t, c.streams, 1, 3) {
 		n := rapid.Uint64Range(1, lastNumber).Draw(t, "number")
-		positions = append(positions, ordering.Position{Stream: key, Number: n, End: n == lastNumber})
+		positions = append(positions, ordering.Position{Stream: key, Epoch: drawEpoch(t), Number: n, End: n == lastNumber})
 	}
 	return positions
 }
+
+// epochs are those that there are.
+var epochs = []uint16{0, 2}
+
+func drawEpoch(t *rapid.T) uint16 { return rapid.SampledFrom([]uint16{0, 0, 0, 2}).Draw(t, "epoch") }
 
 func drawSome[E any](t *rapid.T, list []E, least, most int) []E {
 	n := rapid.IntRange(least, most).Draw(t, "count")
@@ -129,7 +140,7 @@ func (c *compared) commitOne(t *rapid.T) {
 	r.Attempts, r.Ended = rapid.IntRange(0, 3).Draw(t, "attempts"), drawTime(t)
 	r.Held = c.model.heldAs(r.Event) >= 0
 	c.records = append(c.records, r)
-	err := c.store.Commit(c.ctx, r)
+	err := c.term.Commit(c.ctx, r)
 	if c.model.isDuplicate(r.Event) {
 		require.ErrorIs(t, err, ordering.ErrDuplicate)
 		return
@@ -147,7 +158,7 @@ func (c *compared) commitOutdated(t *rapid.T) {
 	r := rapid.SampledFrom(c.records).Draw(t, "record")
 	r.Held = c.model.heldAs(r.Event) >= 0
 	fenced, duplicate := !slices.Equal(r.Fences, c.record(r.Event).Fences), c.model.isDuplicate(r.Event)
-	switch err := c.store.Commit(c.ctx, r); {
+	switch err := c.term.Commit(c.ctx, r); {
 	case fenced && duplicate:
 		require.Error(t, err)
 	case fenced:
@@ -162,10 +173,14 @@ func (c *compared) commitOutdated(t *rapid.T) {
 
 func (c *compared) skipSome(t *rapid.T) {
 	s := ordering.Skipped{Stream: rapid.SampledFrom(c.streams).Draw(t, "stream"), Reason: "drawn", Time: drawTime(t)}
-	s.From = rapid.Uint64Range(1, lastNumber).Draw(t, "from")
-	s.To = rapid.Uint64Range(s.From, min(s.From+3, lastNumber)).Draw(t, "to")
+	r := ordering.Range{Epoch: drawEpoch(t), From: rapid.Uint64Range(1, lastNumber).Draw(t, "from")}
+	r.To = rapid.Uint64Range(r.From, min(r.From+3, lastNumber)).Draw(t, "to")
+	s.From, s.To = r.Places()
+	if rapid.IntRange(0, 5).Draw(t, "to the next epoch") == 0 && r.Epoch == 0 {
+		s.To = ordering.Position{Epoch: 2}.Place()
+	}
 	s.Fence = c.fences[s.Stream]
-	c.ok(c.store.Skip(c.ctx, s))
+	c.ok(c.term.Skip(c.ctx, s))
 	c.model.skip(s)
 }
 
@@ -185,19 +200,19 @@ func (c *compared) holdSome(t *rapid.T) {
 func (c *compared) forgetOne(t *rapid.T) {
 	e := rapid.SampledFrom(c.events).Draw(t, "event")
 	c.acquireNew(e.Positions)
-	c.ok(c.store.Forget(c.ctx, e, c.fences))
+	c.ok(c.term.Forget(c.ctx, e, c.fences))
 	c.model.forget(e)
 }
 
 func (c *compared) parkSome(t *rapid.T) {
 	p := ordering.Parking{ID: c.drawID(t), Reason: rapid.SampledFrom([]ordering.Reason{ordering.Failure, ordering.Gap, ordering.Waiting, ordering.Contradiction}).Draw(t, "reason"),
-		Streams: c.drawPositions(t), Error: rapid.SampledFrom([]string{"", "failed"}).Draw(t, "error"), Since: drawTime(t)}
+		Streams: closing(c.drawPositions(t)), Error: rapid.SampledFrom([]string{"", "failed"}).Draw(t, "error"), Since: drawTime(t)}
 	for i := range p.Streams {
-		p.Streams[i].End = false
+		p.Streams[i].Bound = rapid.SampledFrom([]string{"", "e1", "e2"}).Draw(t, "bound")
 	}
-	slices.SortFunc(p.Streams, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
+	slices.SortFunc(p.Streams, func(a, b ordering.ParkedStream) int { return a.Stream.Compare(b.Stream) })
 	if p.Reason == ordering.Gap {
-		p.Gap = ordering.Range{Stream: p.Streams[0].Stream, From: p.Streams[0].Number, To: lastNumber}
+		p.Gap = ordering.Range{Stream: p.Streams[0].Stream, Epoch: p.Streams[0].Epoch, From: p.Streams[0].Number, To: lastNumber}
 	}
 	for _, e := range drawSome(t, c.events, 0, 2) {
 		p.Events = append(p.Events, ordering.HeldEvent{Event: e, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), Started: drawTime(t)})
@@ -223,13 +238,14 @@ func (c *compared) pruneSome(t *rapid.T) {
 
 // compare compares all that can be read without acquiring.
 func (c *compared) compare(t *rapid.T) {
-	require.Equal(t, c.model.parked(), c.parked())
+	require.Equal(t, c.model.parked(), c.parkedAndWaiting())
 	require.ElementsMatch(t, c.model.backlog(), slices.DeleteFunc(c.backlog(), func(stream string) bool {
 		return !strings.HasPrefix(stream, c.name+"/")
 	}))
 	key := rapid.SampledFrom(c.streams).Draw(t, "stream")
-	from, limit := rapid.Uint64Range(0, lastNumber).Draw(t, "from"), rapid.IntRange(1, 4).Draw(t, "limit")
-	held, err := c.store.Held(c.ctx, key, from, limit, 1<<20)
+	from := ordering.Position{Epoch: drawEpoch(t), Number: rapid.Uint64Range(0, lastNumber).Draw(t, "from")}.Place()
+	limit := rapid.IntRange(1, 4).Draw(t, "limit")
+	held, err := c.term.Held(c.ctx, key, from, limit, 1<<20)
 	c.ok(err)
 	for i := range held {
 		held[i].Started = held[i].Started.UTC()
@@ -244,13 +260,17 @@ func (c *compared) compare(t *rapid.T) {
 	require.Equal(t, want, held)
 	var positions []ordering.Position
 	for _, key := range c.streams {
-		for n := range uint64(lastNumber) {
-			positions = append(positions, ordering.Position{Stream: key, Number: n + 1})
+		for _, epoch := range epochs {
+			for n := range uint64(lastNumber) {
+				positions = append(positions, ordering.Position{Stream: key, Epoch: epoch, Number: n + 1})
+			}
 		}
 	}
 	known := c.lookAt(positions)
 	for i := range known {
 		known[i].Fence = 0
+		require.Equal(t, c.model.state(positions[i].Stream).Last, known[i].Last)
+		known[i].Last = 0
 	}
 	require.Equal(t, c.model.look(positions), known)
 }

@@ -14,7 +14,7 @@ import (
 func failure(id string, since time.Time, events ...*ordering.Event) ordering.Parking {
 	p := ordering.Parking{ID: id, Reason: ordering.Failure, Error: id + " failed", Since: since}
 	for _, e := range events {
-		p.Streams = append(p.Streams, e.Positions...)
+		p.Streams = append(p.Streams, closing(e.Positions)...)
 		p.Events = append(p.Events, ordering.HeldEvent{Event: e, Attempts: 3, Started: since.Add(-time.Minute)})
 	}
 	return p
@@ -28,6 +28,32 @@ var parkTests = []test{
 		require.Equal(f, listed(failure("p", at, x)), f.parked())
 		require.Equal(f, []string{"x"}, f.held("a", 0, 9))
 		require.Empty(f, f.backlog(), "parked streams are none")
+	}},
+	{promise: "what bound a stream, and how much waits behind each", run: func(f *fixture) {
+		p := failure("p", at, event("x", "a=2"))
+		p.Streams = append(p.Streams, ordering.ParkedStream{Stream: lockkeys.Must("b"), Number: 5, Bound: "a3 \xff"})
+		f.park(p)
+		f.hold(event("a3", "a=3, b=5"), event("b6", "b=6"), event("c1", "c=1"))
+		f.hold(event("a3", "a=3, b=5"))
+		waiting := func() (list []int64) {
+			for _, s := range f.parkedAndWaiting()[0].Streams {
+				list = append(list, s.Waiting)
+			}
+			return list
+		}
+		require.Equal(f, []int64{2, 2}, waiting())
+		streams := f.parkedAndWaiting()[0].Streams
+		require.Empty(f, streams[0].Bound)
+		require.Contains(f, streams[1].Bound, "a3")
+		f.ok(f.term.Forget(f.ctx, event("b6", "b=6"), f.fences))
+		f.ok(f.term.Forget(f.ctx, event("b6", "b=6"), f.fences))
+		f.commitHeld(event("x", "a=2"))
+		require.Equal(f, []int64{1, 1}, waiting())
+		q := failure("q", at, event("y", "b=9"))
+		f.park(q)
+		require.Equal(f, []int64{1}, waiting())
+		require.Equal(f, listed(q)[0].Streams, f.parked("q")[0].Streams, "bound by nothing")
+		require.EqualValues(f, 2, f.parkedAndWaiting("q")[0].Streams[0].Waiting)
 	}},
 	{promise: "some of many are listed", run: func(f *fixture) {
 		var ids []string
@@ -46,20 +72,20 @@ var parkTests = []test{
 		x := event("x", "a=1")
 		f.hold(x)
 		f.park(failure("p", at, x))
-		events, err := f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
+		events, err := f.term.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Len(f, events, 1)
 		require.Equal(f, 3, events[0].Attempts)
 		require.True(f, at.Add(-time.Minute).Equal(events[0].Started))
 		f.hold(x)
-		events, err = f.store.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
+		events, err = f.term.Held(f.ctx, lockkeys.Must("a"), 1, 9, 1<<20)
 		f.ok(err)
 		require.Equal(f, 3, events[0].Attempts, "stays")
 	}},
 	{promise: "a failed event has a job state", run: func(f *fixture) {
 		x := event("x", "a=1")
 		f.park(failure("p", at, x))
-		require.Equal(f, ordering.JobState{Event: "x", Positions: x.Positions, Status: ordering.Failed, Attempts: 3,
+		require.Equal(f, ordering.JobState{Event: "x", Positions: x.Positions, Status: ordering.StatusParked, Attempts: 3,
 			Error: "p failed", Started: at.Add(-time.Minute), Ended: at}, f.job("a=1"))
 	}},
 	{promise: "events without an error have none", run: func(f *fixture) {
@@ -70,7 +96,7 @@ var parkTests = []test{
 		require.Equal(f, listed(p), f.parked())
 	}},
 	{promise: "a parking for a gap", run: func(f *fixture) {
-		gap := ordering.Parking{ID: "g", Reason: ordering.Gap, Streams: event("", "a=3").Positions, Error: "nobody has them", Since: at,
+		gap := ordering.Parking{ID: "g", Reason: ordering.Gap, Streams: closing(event("", "a=3").Positions), Error: "nobody has them", Since: at,
 			Gap: ordering.Range{Stream: lockkeys.Must("a"), From: 3, To: ordering.MaxNumber}}
 		f.park(gap)
 		require.Equal(f, listed(gap), f.parked())
@@ -132,7 +158,7 @@ var parkTests = []test{
 		require.Equal(f, listed(left, part), f.parked())
 
 		whole := failure("q", at, event("x", "a=1, b=1"), event("y", "b=2"))
-		whole.Streams = event("", "a=1, b=1").Positions
+		whole.Streams = closing(event("", "a=1, b=1").Positions)
 		f.park(whole)
 		require.Equal(f, listed(whole), f.parked())
 		f.unpark("p")
@@ -148,11 +174,11 @@ var parkTests = []test{
 		late := failure("a", at.Add(2*time.Second), event("x", "s/10=1"))
 		early := failure("c", at, event("y", "t=1"))
 		middle := failure("b", at.Add(time.Microsecond), event("z", "z=1"))
-		middle.Streams = event("", "b=4, a=9, a/b=1, a-b=1").Positions
+		middle.Streams = closing(event("", "b=4, a=9, a/b=1, a-b=1").Positions)
 		for _, p := range []ordering.Parking{late, early, middle} {
 			f.park(p)
 		}
-		middle.Streams = event("", "a=9, a/b=1, a-b=1, b=4").Positions
+		middle.Streams = closing(event("", "a=9, a/b=1, a-b=1, b=4").Positions)
 		require.Equal(f, listed(early, middle, late), f.parked())
 	}},
 	{promise: "parkings are there after a restart", durable: true, run: func(f *fixture) {

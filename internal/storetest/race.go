@@ -84,25 +84,25 @@ var raceTests = []test{
 			case 2:
 				return f.tryPark(failure("p", at, event("x", "c=1")))
 			case 3:
-				_, err = f.store.Held(f.ctx, lockkeys.Must("b"), 1, 5, 1<<20)
+				_, err = f.term.Held(f.ctx, lockkeys.Must("b"), 1, 5, 1<<20)
 			case 4:
-				_, err = f.store.Parked(f.ctx)
+				_, err = f.term.Parked(f.ctx)
 			default:
-				_, err = f.store.Backlog(f.ctx)
+				_, err = f.term.Backlog(f.ctx)
 			}
 			return err
 		}))
 		require.Equal(f, []state{{Last: 10}, {HeldAt: 1}, {HeldAt: 1, Parked: "p"}}, f.states("a", "b", "c"))
 		require.Len(f, f.held("b", 1, 99), 10)
 	}},
-	{promise: "two holders take a stream from each other", perStream: true, run: func(f *fixture) {
+	{promise: "two holders take a stream from each other", run: func(f *fixture) {
 		const numbers = 12
-		other := f.another()
+		other := f.beside()
 		var committed sync.Map // by number: how often
 		f.ok(inParallel(2, func(i int) error {
 			h := []*holder{f.holder, other}[i]
 			for n := 0; n < numbers; {
-				states, err := h.store.Acquire(h.ctx, []lockkeys.Key{lockkeys.Must("a")})
+				states, err := h.term.Acquire(h.ctx, []lockkeys.Key{lockkeys.Must("a")})
 				if err != nil {
 					return err
 				}

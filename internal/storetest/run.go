@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/interlock-go/interlock/ordering"
@@ -20,8 +21,9 @@ type Kind struct {
 	// is not, open returns the same store each time.
 	Durable bool
 
-	// OneWriter says that all streams belong to the store that was opened
-	// last. Otherwise each stream belongs to whoever acquired it last.
+	// OneWriter says that all terms of a store are over when another one is
+	// opened on the same data, and that a term which acquires a stream again
+	// that nobody has acquired since keeps its token.
 	OneWriter bool
 }
 
@@ -34,8 +36,14 @@ func Run(t *testing.T, k Kind) {
 		{"acquire", acquireTests},
 		{"commit", commitTests},
 		{"fencing", fencingTests},
+		{"terms", termTests},
+		{"lost", lostTests},
+		{"commands", commandTests},
+		{"marks", markTests},
+		{"decisions", decisionTests},
 		{"look", lookTests},
 		{"skip", skipTests},
+		{"epochs", epochTests},
 		{"hold", holdTests},
 		{"park", parkTests},
 		{"jobs", jobTests},
@@ -49,11 +57,11 @@ func Run(t *testing.T, k Kind) {
 					if test.durable && !k.Durable {
 						t.Skip("this kind of store ends with the process")
 					}
-					if test.perStream && k.OneWriter {
-						t.Skip("of this kind of store one writes everything")
+					if test.newTokens && k.OneWriter {
+						t.Skip("of this kind of store a term keeps its tokens")
 					}
 					f := &fixture{T: t, open: k.New(t)}
-					f.holder = f.another()
+					f.holder = f.openFor("")
 					test.run(f)
 				})
 			}
@@ -67,26 +75,39 @@ type test struct {
 	promise   string
 	run       func(f *fixture)
 	durable   bool // for durable kinds only
-	perStream bool // not for kinds with one writer
+	newTokens bool // not for kinds with one writer
 }
 
 // fixture is empty data and who first opened a store on them.
 type fixture struct {
 	*testing.T
 	*holder
-	open func() ordering.Store
+	open       func() ordering.Store
+	partitions int // that were begun beside that of the first holder
 }
 
-// another opens one more store on the same data.
-func (f *fixture) another() *holder {
+func (f *fixture) openFor(partition string) *holder {
 	store := f.open()
 	f.Cleanup(func() { _ = store.Close() })
-	return newHolder(f.T, store)
+	return newHolder(f.T, store, ordering.Consumer{Partition: partition})
 }
 
-// reopen closes the store and opens another.
+func (f *fixture) nextPartition() string {
+	f.partitions++
+	return fmt.Sprint("partition ", f.partitions)
+}
+
+// another opens one more store on the same data, for another partition.
+func (f *fixture) another() *holder { return f.openFor(f.nextPartition()) }
+
+// beside begins a term of another partition on the same store.
+func (f *fixture) beside() *holder {
+	return newHolder(f.T, f.store, ordering.Consumer{Partition: f.nextPartition()})
+}
+
+// reopen closes the store, opens another and begins the next term.
 func (f *fixture) reopen() {
 	f.Helper()
 	f.ok(f.store.Close())
-	f.holder = f.another()
+	f.holder = f.openFor("")
 }

@@ -29,9 +29,9 @@ var skipTests = []test{
 		f.commit("a=1", "a=3", "a=5", "a=7", "a=9")
 		f.skip("a", 1, 6)
 		require.Equal(f, []state{{Last: 7, Done: spans(9)}}, f.states("a"))
-		require.Equal(f, ordering.Processed, f.job("a=3").Status, "stays")
+		require.Equal(f, ordering.StatusApplied, f.job("a=3").Status, "stays")
 		for _, p := range []string{"a=2", "a=4", "a=6"} {
-			require.Equal(f, ordering.NeverCame, f.job(p).Status)
+			require.Equal(f, ordering.StatusSkipped, f.job(p).Status)
 			require.Equal(f, p+"-"+p[2:], f.job(p).Event, "of those that it made done")
 		}
 	}},
@@ -71,11 +71,11 @@ var skipTests = []test{
 	{promise: "the range has a job state", run: func(f *fixture) {
 		f.acquire("a")
 		s := ordering.Skipped{Stream: lockkeys.Must("a"), From: 1, To: 3, Fence: f.fences[lockkeys.Must("a")], Reason: "never sent", Time: at}
-		f.ok(f.store.Skip(f.ctx, s))
+		f.ok(f.term.Skip(f.ctx, s))
 		require.Equal(f, s.JobState(), f.job("a=1"))
 		require.Equal(f, s.JobState(), f.job("a=3"))
 		f.noJob("a=4")
-		n, err := f.store.Prune(f.ctx, at.Add(time.Second))
+		n, err := f.term.Prune(f.ctx, at.Add(time.Second), time.Time{})
 		f.ok(err)
 		require.EqualValues(f, 1, n)
 		require.Equal(f, []state{{Last: 3}}, f.states("a"))
@@ -84,7 +84,7 @@ var skipTests = []test{
 		f.acquire("a")
 		require.Error(f, f.trySkip("a", 0, 3))
 		require.Error(f, f.trySkip("a", 3, 2))
-		require.Error(f, f.trySkip("a", 3, ordering.MaxNumber+1))
+		require.Error(f, f.trySkip("a", 3, ordering.MaxPlace+1))
 		require.Equal(f, []state{{}}, f.states("a"))
 	}},
 	{promise: "with a cancelled context nothing", run: func(f *fixture) {
@@ -92,7 +92,7 @@ var skipTests = []test{
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
 		s := ordering.Skipped{Stream: lockkeys.Must("a"), From: 1, To: 3, Fence: f.fences[lockkeys.Must("a")], Time: at}
-		require.ErrorIs(f, f.store.Skip(ctx, s), context.Canceled)
+		require.ErrorIs(f, f.term.Skip(ctx, s), context.Canceled)
 		require.Equal(f, []state{{}}, f.states("a"))
 	}},
 }

@@ -34,7 +34,7 @@ var textTests = []test{
 		for i, key := range oddKeys {
 			first, end := uint64(i+1), i%2 == 0
 			r := f.record(&ordering.Event{Positions: []ordering.Position{{Stream: key, Number: first, End: end}}})
-			f.ok(f.store.Commit(f.ctx, r))
+			f.ok(f.term.Commit(f.ctx, r))
 			want[i] = state{Done: spans(first)}
 			if i == 0 {
 				want[i] = state{Last: 1}
@@ -53,17 +53,17 @@ var textTests = []test{
 		}
 		f.hold(e)
 		for i, key := range oddKeys {
-			events, err := f.store.Held(f.ctx, key, uint64(i+1), 1, 0)
+			events, err := f.term.Held(f.ctx, key, uint64(i+1), 1, 0)
 			f.ok(err)
 			require.Equal(f, []ordering.HeldEvent{{Event: e}}, events, "%q", key.String())
 		}
-		keys, err := f.store.Backlog(f.ctx)
+		keys, err := f.term.Backlog(f.ctx)
 		f.ok(err)
 		require.ElementsMatch(f, oddKeys, keys)
-		f.park(ordering.Parking{ID: "p", Reason: ordering.Failure, Streams: e.Positions, Events: []ordering.HeldEvent{{Event: e}}, Since: at})
+		f.park(ordering.Parking{ID: "p", Reason: ordering.Failure, Streams: closing(e.Positions), Events: []ordering.HeldEvent{{Event: e}}, Since: at})
 		parked := f.parked()
 		require.Len(f, parked, 1)
-		require.ElementsMatch(f, e.Positions, parked[0].Streams)
+		require.ElementsMatch(f, e.Positions, streamsOf(parked[0]))
 		require.Empty(f, f.backlog())
 	}},
 	{promise: "IDs of any text are told apart", run: func(f *fixture) {
@@ -84,7 +84,7 @@ var textTests = []test{
 		f.acquire("a")
 		r := f.record(event("x", "a=1"))
 		r.Error = "bad byte \xff, NUL \x00, and " + strings.Repeat("very ", 10_000) + "long"
-		f.ok(f.store.Commit(f.ctx, r))
+		f.ok(f.term.Commit(f.ctx, r))
 		require.Contains(f, f.job("a=1").Error, "bad byte")
 		p := failure("p", at, event("y", "b=1"))
 		p.Error = r.Error
@@ -92,7 +92,7 @@ var textTests = []test{
 		require.Contains(f, f.parked()[0].Error, "bad byte")
 		require.Contains(f, f.job("b=1").Error, "bad byte")
 		key := lockkeys.Must("a")
-		f.ok(f.store.Skip(f.ctx, ordering.Skipped{Stream: key, From: 2, To: 3, Fence: f.fences[key], Reason: r.Error, Time: at}))
-		require.Contains(f, f.job("a=3").Error, "bad byte")
+		f.ok(f.term.Skip(f.ctx, ordering.Skipped{Stream: key, From: 2, To: 3, Fence: f.fences[key], Reason: r.Error, Time: at}))
+		require.Contains(f, f.job("a=3").Reason, "bad byte")
 	}},
 }

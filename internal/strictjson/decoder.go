@@ -8,25 +8,24 @@ import (
 	"io"
 )
 
-// Decoder reads one JSON value piece by piece, so that what is too large, or has
-// too many elements, is noticed before all of it is in memory. It holds one piece
-// at a time.
+// Decoder decodes one JSON value piece by piece, so that a value that is too large,
+// or has too many elements, is refused before all of it is in memory. It holds one
+// piece at a time.
 type Decoder struct {
 	decoder *json.Decoder
 	limits  Limits // of each piece
-	known   bool   // what has no field is an error
+	known   bool   // unknown fields are an error
 	piece   json.RawMessage
 }
 
-// NewDecoder returns a decoder of what r has. Limits are those of each value that
-// Value reads. If known is set, members for which a value has no field are an
-// error.
+// NewDecoder returns a decoder that reads from r. limits apply to each value read by
+// Value. If known is set, unknown fields are an error.
 func NewDecoder(r io.Reader, limits Limits, known bool) *Decoder {
 	return &Decoder{decoder: json.NewDecoder(r), limits: limits, known: known}
 }
 
 // Object reads the next value, an object, and calls member with the name of each
-// of its members. It has to read the member's value. No name comes twice.
+// member; member must read the value. No name occurs twice.
 func (d *Decoder) Object(member func(name string) error) error {
 	if err := d.expect('{', "an object"); err != nil {
 		return err
@@ -39,13 +38,13 @@ func (d *Decoder) Object(member func(name string) error) error {
 		}
 		name, ok := token.(string)
 		if !ok {
-			return fmt.Errorf("%v in place of a name", token)
+			return fmt.Errorf("%v instead of a name", token)
 		}
 		if seen.n == d.limits.Members {
 			return fmt.Errorf("more than %d members of an object", seen.n)
 		}
 		if !seen.add([]byte(name)) {
-			return fmt.Errorf("the name %.80q is there twice in an object", name)
+			return fmt.Errorf("the name %.80q occurs twice in an object", name)
 		}
 		if err := member(name); err != nil {
 			return err
@@ -55,8 +54,8 @@ func (d *Decoder) Object(member func(name string) error) error {
 	return err
 }
 
-// Array reads the next value, an array or null, and calls element with the index
-// of each of its elements. It has to read the element.
+// Array reads the next value, an array or null, and calls element with the index of
+// each element; element must read it.
 func (d *Decoder) Array(element func(i int) error) error {
 	token, err := d.decoder.Token()
 	switch {
@@ -76,8 +75,8 @@ func (d *Decoder) Array(element func(i int) error) error {
 	return err
 }
 
-// Value reads the next value, checks it as Check does, and stores it in what v
-// points to.
+// Value reads the next value, checks it as Check does, and decodes it into v, a
+// pointer.
 func (d *Decoder) Value(v any) error {
 	if err := d.decoder.Decode(&d.piece); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (d *Decoder) Value(v any) error {
 	return short(decoder.Decode(v))
 }
 
-// short cuts an error that quotes the text it is about.
+// short cuts the text of an error, which may quote the input.
 func short(err error) error {
 	const most = 400
 	if err != nil && len(err.Error()) > most {
@@ -101,7 +100,7 @@ func short(err error) error {
 	return err
 }
 
-// Skip reads the value of a member of this name that nobody knows.
+// Skip reads the value of an unknown member.
 func (d *Decoder) Skip(name string) error {
 	if d.known {
 		return fmt.Errorf("unknown field %.80q", name)
@@ -109,7 +108,7 @@ func (d *Decoder) Skip(name string) error {
 	return d.decoder.Decode(&d.piece)
 }
 
-// End reports whether anything but white space is left.
+// End returns an error if anything but white space is left.
 func (d *Decoder) End() error {
 	if _, err := d.decoder.Token(); err != io.EOF {
 		if err == nil {

@@ -1,6 +1,5 @@
-// Package strictjson looks at JSON of others before encoding/json makes values
-// of it, which is lenient where two texts that look alike should not become one,
-// and generous where a few bytes become a large value.
+// Package strictjson checks untrusted JSON before encoding/json decodes it, which
+// accepts ambiguous texts, and may turn a few bytes into a large value.
 package strictjson
 
 import (
@@ -13,35 +12,35 @@ import (
 	"unicode/utf8"
 )
 
-// Limits are what a text may have.
+// Limits bounds a text.
 type Limits struct {
-	// Depth is how deep arrays and objects may be in each other.
+	// Depth bounds the nesting of arrays and objects.
 	Depth int
-	// Members is the most elements of an array and members of an object.
+	// Members bounds the elements of an array and the members of an object.
 	Members int
-	// Texts is the name of the members whose objects have any names, with any
-	// value; all other names are of lower-case letters, digits and underscores,
-	// so that encoding/json, which does not tell upper and lower case apart,
-	// takes no two names for one field.
+	// Texts is the name of the members whose objects may have any names, with any
+	// values. All other names must consist of lower-case letters, digits and
+	// underscores, since encoding/json ignores case and would take two names for
+	// one field.
 	Texts string
 }
 
-// Check reports what is wrong with a JSON text: it is not one value, it is not
-// UTF-8 or has half a surrogate pair, which encoding/json would replace, an
-// object has a name twice, of which it would take the last, or a limit is
-// passed. It does not look at numbers, and takes memory for names only.
+// Check returns an error if a JSON text is not one value, is not UTF-8 or has half
+// a surrogate pair, which encoding/json would replace, has an object with a
+// duplicate name, of which it would use the last, or exceeds a limit. It does not
+// check numbers, and allocates memory for names only.
 func Check(data []byte, l Limits) error {
 	if !utf8.Valid(data) {
 		return errors.New("the text is not UTF-8")
 	}
-	if !json.Valid(data) { // what follows need not look for that
+	if !json.Valid(data) { // the checker relies on that
 		return syntaxError(data)
 	}
 	c := checker{data: data, limits: l}
 	return c.value(1, false)
 }
 
-// syntaxError says where a text that is not valid has its fault.
+// syntaxError returns the error of an invalid text, with its place.
 func syntaxError(data []byte) error {
 	var none json.RawMessage
 	if err := json.Unmarshal(data, &none); err != nil {
@@ -50,15 +49,14 @@ func syntaxError(data []byte) error {
 	return errors.New("not valid JSON")
 }
 
-// checker goes through a valid text.
+// checker scans a valid text.
 type checker struct {
 	data   []byte
 	at     int
 	limits Limits
 }
 
-// value goes over one value, with what is before it. In an object of texts any
-// name will do.
+// value scans one value, with white space before it. texts allows any names.
 func (c *checker) value(depth int, texts bool) error {
 	switch c.next() {
 	case '{':
@@ -125,7 +123,7 @@ func (c *checker) object(depth int, texts bool) error {
 			return fmt.Errorf("the name %.80q has other characters than a to z, 0 to 9 and _", name)
 		}
 		if !names.add(name) {
-			return fmt.Errorf("the name %.80q is there twice in an object", name)
+			return fmt.Errorf("the name %.80q occurs twice in an object", name)
 		}
 		c.next()
 		c.at++ // the colon
@@ -144,7 +142,7 @@ func (c *checker) tooDeep() error {
 	return fmt.Errorf("arrays and objects more than %d deep, at byte %d", c.limits.Depth, c.at)
 }
 
-// text goes over a string and returns what it says.
+// text scans a string and returns its value.
 func (c *checker) text() ([]byte, error) {
 	c.at++ // the quotation mark
 	start, escaped := c.at, false
@@ -182,7 +180,7 @@ func (c *checker) text() ([]byte, error) {
 	return []byte(said), err
 }
 
-// hex4 reads four hexadecimal digits of a valid text.
+// hex4 parses four hexadecimal digits of a valid text.
 func hex4(digits []byte) rune {
 	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32)
 	return rune(n)
@@ -197,14 +195,14 @@ func isField(name []byte) bool {
 	return true
 }
 
-// names are those of an object.
+// names is the set of names of an object.
 type names struct {
-	first [12][]byte // found by comparing; no object of the protocols has more fields
+	first [12][]byte // searched linearly; no object of the protocols has more fields
 	n     int
 	more  map[string]struct{}
 }
 
-// add reports whether the name was not there yet.
+// add adds a name and reports whether it is new.
 func (s *names) add(name []byte) bool {
 	for _, other := range s.first[:min(s.n, len(s.first))] {
 		if bytes.Equal(other, name) {

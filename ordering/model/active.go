@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// ActiveStreams returns the mean number of streams in memory at a time, if a
-// stream leaves ttl after its last event: Σ(1-exp(-λ_k·ttl)), those with an
-// event in the last ttl. arrivals are the λ_k; 0 is allowed. It is what a
-// bound on active streams, K_max in the paper, has to leave room for.
+// ActiveStreams returns the mean number of streams in memory, if a stream leaves
+// ttl after its last event: Σ(1-exp(-λ_k·ttl)), those with an event in the last
+// ttl. arrivals are the λ_k; 0 is allowed. A bound on active streams, K_max in
+// the paper, must be larger.
 func ActiveStreams(ttl time.Duration, arrivals []float64) (float64, error) {
 	if err := notNegative("ttl", ttl); err != nil {
 		return 0, err
@@ -27,15 +27,15 @@ func ActiveStreams(ttl time.Duration, arrivals []float64) (float64, error) {
 	return active, nil
 }
 
-// ActiveUniform is [ActiveStreams] for streams that share arrival, the rate of
-// all together, evenly.
+// ActiveUniform is [ActiveStreams] for streams with equal shares of arrival, the
+// total rate.
 func ActiveUniform(ttl time.Duration, arrival float64, streams int) (float64, error) {
 	return ActiveZipf(ttl, arrival, streams, 0)
 }
 
-// ActiveZipf is [ActiveStreams] for streams of which the k-th gets a share of
-// arrival, the rate of all together, in proportion to 1/k^exponent. The time
-// it takes is linear in streams.
+// ActiveZipf is [ActiveStreams] for streams with Zipf-distributed shares of
+// arrival, the total rate: that of the k-th is proportional to 1/k^exponent. Its
+// run time is linear in streams.
 func ActiveZipf(ttl time.Duration, arrival float64, streams int, exponent float64) (float64, error) {
 	if err := first(notNegative("ttl", ttl), rate("arrival", arrival), count("streams", streams, 1, maxCount)); err != nil {
 		return 0, err
@@ -57,7 +57,7 @@ func ActiveZipf(ttl time.Duration, arrival float64, streams int, exponent float6
 	return active, nil
 }
 
-// present is the probability of an event within ttl.
+// present returns the probability of an event within ttl.
 func present(arrival float64, ttl time.Duration) float64 {
 	return -math.Expm1(-arrival * ttl.Seconds())
 }

@@ -81,6 +81,6 @@ func ExampleInputError() {
 	_, err = model.PFail(1.5, 3)
 	fmt.Println(err)
 	// Output:
-	// model: arrival is 120: at or above the service rate 100: unstable, the answer is infinite: lower what comes or raise what is done
+	// model: arrival is 120: at or above the service rate 100: unstable, the answer is infinite: lower the load or raise the capacity
 	// model: success is 1.5: not a probability from 0 to 1
 }

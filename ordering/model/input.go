@@ -15,16 +15,16 @@ var (
 	ErrProbability = errors.New("not a probability from 0 to 1")
 	// ErrCount: a count is too small or too large.
 	ErrCount = errors.New("count out of range")
-	// ErrNegative: a time is negative, or an exponent is or is not a number.
+	// ErrNegative: a time is negative, or an exponent is negative, infinite or not
+	// a number.
 	ErrNegative = errors.New("negative or not a number")
-	// ErrUnstable: more comes than can be done, so that in the long run the
-	// answer grows beyond every bound.
-	ErrUnstable = errors.New("unstable, the answer is infinite: lower what comes or raise what is done")
-	// ErrTooLong: the answer does not fit a time.Duration, 292 years.
+	// ErrUnstable: the load exceeds the capacity, so that the answer is infinite.
+	ErrUnstable = errors.New("unstable, the answer is infinite: lower the load or raise the capacity")
+	// ErrTooLong: the answer does not fit in a time.Duration, 292 years.
 	ErrTooLong = errors.New("the answer is longer than 292 years")
 )
 
-// InputError says which input a function could not use.
+// InputError names an invalid input of a function.
 type InputError struct {
 	Name   string  // of the input
 	Value  float64 // of the input; durations in seconds
@@ -36,7 +36,7 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("model: %s is %g: %v", e.Name, e.Value, e.Reason)
 }
 
-// Unwrap gives the reason to errors.Is.
+// Unwrap returns the reason.
 func (e *InputError) Unwrap() error { return e.Reason }
 
 // rate checks a rate of events.
@@ -68,7 +68,7 @@ func notNegative(name string, d time.Duration) error {
 	return nil
 }
 
-// duration returns the time of an answer in seconds, which is not negative.
+// duration converts an answer in seconds, which is not negative.
 func duration(name string, seconds float64) (time.Duration, error) {
 	if !(seconds*1e9 < math.MaxInt64) {
 		return 0, &InputError{name, seconds, ErrTooLong}

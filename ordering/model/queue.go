@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Load is what one stream asks for.
+// Load is the load of one stream.
 type Load struct {
-	Arrival float64 // λ_k, events that come in a second
-	Service float64 // μ_k, events that could be handled in a second
+	Arrival float64 // λ_k, events arriving per second
+	Service float64 // μ_k, events that could be handled per second
 }
 
-// Utilization returns ρ = λ/μ, the part of the time in which an event of the
+// Utilization returns ρ = λ/μ, the fraction of time in which an event of the
 // stream is being handled. At 1 and above, the stream falls behind for ever.
 func Utilization(arrival, service float64) (float64, error) {
 	if err := first(rate("arrival", arrival), rate("service", service)); err != nil {
@@ -23,15 +23,15 @@ func Utilization(arrival, service float64) (float64, error) {
 	return arrival / service, nil
 }
 
-// Length returns L = ρ/(1-ρ), the mean number of events of a stream that wait
-// or are being handled (equation 1).
+// Length returns L = ρ/(1-ρ), the mean number of events of a stream that are
+// waiting or being handled (equation 1).
 func Length(arrival, service float64) (float64, error) {
 	rho, err := stable(arrival, service)
 	return rho / (1 - rho), err
 }
 
-// TimeInSystem returns W = 1/(μ-λ), the mean time from when an event comes to
-// when its handler has ended (equation 1).
+// TimeInSystem returns W = 1/(μ-λ), the mean time from an event's arrival to the
+// end of its handler (equation 1).
 func TimeInSystem(arrival, service float64) (time.Duration, error) {
 	if _, err := stable(arrival, service); err != nil {
 		return 0, err
@@ -48,10 +48,10 @@ func stable(arrival, service float64) (float64, error) {
 	return rho, err
 }
 
-// Stable tells whether queues stay finite (lemma 3): each stream's utilization
-// is below 1, and workers can handle more than comes. With one service rate μ
-// the latter is m·μ > Σλ_k, as the paper has it. In general it is Σρ_k < m: a
-// stream keeps ρ_k of a worker busy, whichever it is.
+// Stable reports whether queues stay finite (lemma 3): each stream's utilization
+// is below 1, and workers can handle more than arrives. With one service rate μ
+// the latter is m·μ > Σλ_k, as in the paper. In general it is Σρ_k < m: a stream
+// keeps the fraction ρ_k of one worker busy.
 //
 // Near this bound streams wait for workers as well, which [TimeInSystem] does
 // not count.
@@ -71,9 +71,8 @@ func Stable(workers int, streams []Load) (bool, error) {
 	return each && busy < float64(workers), nil
 }
 
-// HotKeys returns the places in streams of those with ρ ≥ 1, the hottest
-// first. No number of workers helps them: give them a finer key or a faster
-// handler.
+// HotKeys returns the indices of the streams with ρ ≥ 1, the hottest first. No
+// number of workers helps them: give them a finer key or a faster handler.
 func HotKeys(streams []Load) ([]int, error) {
 	var hot []int
 	for i, s := range streams {

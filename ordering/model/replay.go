@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Unbounded, as a number of attempts, is to ask until an answer comes.
+// Unbounded, as a number of attempts, means until an answer comes.
 const Unbounded = 0
 
-// maxAttempts bounds R. More attempts than that are as good as Unbounded.
+// maxAttempts bounds R. Use Unbounded for more.
 const maxAttempts = 1_000_000
 
-// PFail returns (1-p_s)^R, the probability that none of R attempts to have an
-// event replayed succeeds, each with probability success. It is the right side
-// of equations 2 and 5; the published text introduces equation 2 as the
-// probability of success, which is 1 - PFail.
+// PFail returns (1-p_s)^R, the probability that all R attempts to replay an event
+// fail, if each succeeds with probability success. It is the right side of
+// equations 2 and 5; the published text introduces equation 2 as the probability of
+// success, which is 1 - PFail.
 func PFail(success float64, attempts int) (float64, error) {
 	if err := checkAttempts(success, attempts); err != nil {
 		return 0, err
@@ -26,17 +26,16 @@ func PFail(success float64, attempts int) (float64, error) {
 	return math.Pow(1-success, float64(attempts)), nil
 }
 
-// ExpectedAttempts returns (1-(1-p_s)^R)/p_s, the mean number of attempts for
-// a lost event, those for events that do not come included; 1/p_s if attempts
-// is Unbounded.
+// ExpectedAttempts returns (1-(1-p_s)^R)/p_s, the mean number of attempts for a
+// lost event, including events that are given up; 1/p_s if attempts is Unbounded.
 func ExpectedAttempts(success float64, attempts int) (float64, error) {
 	mean, _, err := attemptMoments(success, attempts)
 	return mean, err
 }
 
 // ExpectedRecovery returns T_gap + T_attempt·(1-(1-p_s)^R)/p_s (equation 3),
-// the mean time from when a gap is seen to when its event comes or is given
-// up. A gap is seen when a later event comes: [Blocking] adds the wait for
+// the mean time from the detection of a gap until its event comes or is given up.
+// A gap is detected when a later event comes: [TimeBehindGaps] includes the wait for
 // that.
 func ExpectedRecovery(gapTimeout, attempt time.Duration, success float64, attempts int) (time.Duration, error) {
 	mean, _, err := attemptMoments(success, attempts)
@@ -56,11 +55,10 @@ func RecoveryDeviation(attempt time.Duration, success float64, attempts int) (ti
 	return duration("recovery", attempt.Seconds()*math.Sqrt(max(0, square-mean*mean)))
 }
 
-// ReplayRate returns Λ·p_loss·(1-(1-p_s)^R)/p_s, the attempts per second that
-// sources of replays see; arrival is that of all streams together. With
-// Unbounded it is equation 4, Λ·p_loss/p_s. It counts one replay for each lost
-// event; neighbours that are lost together are asked for together, so it is
-// less where losses come in bursts.
+// ReplayRate returns Λ·p_loss·(1-(1-p_s)^R)/p_s, the requests per second to the
+// sources of replays; arrival is the total rate. With Unbounded it is equation 4,
+// Λ·p_loss/p_s. It counts one replay for each lost event; adjacent lost events are
+// requested together, so the rate is lower if losses come in bursts.
 func ReplayRate(arrival, loss, success float64, attempts int) (float64, error) {
 	mean, err := ExpectedAttempts(success, attempts)
 	if err := first(err, rate("arrival", arrival), probability("loss", loss)); err != nil {
@@ -69,15 +67,15 @@ func ReplayRate(arrival, loss, success float64, attempts int) (float64, error) {
 	return arrival * loss * mean, nil
 }
 
-// AttemptsFor returns the smallest R with (1-p_s)^R ≤ fail: how often to ask
-// for an event so that it is given up with at most the wanted probability,
-// which must be above 0.
+// AttemptsFor returns the smallest R with (1-p_s)^R ≤ fail: the number of attempts
+// with which an event is given up with at most the probability fail, which must be
+// above 0.
 func AttemptsFor(success, fail float64) (int, error) {
 	if err := first(checkAttempts(success, Unbounded), probability("fail", fail)); err != nil {
 		return 0, err
 	}
 	if fail == 0 {
-		return 0, &InputError{"fail", fail, fmt.Errorf("%w: only with success 1, or without bound, does nothing ever fail", ErrProbability)}
+		return 0, &InputError{"fail", fail, fmt.Errorf("%w: give one above 0, or use Unbounded", ErrProbability)}
 	}
 	n := max(1, math.Ceil(math.Log(fail)/math.Log1p(-success)))
 	if n > 1 && math.Pow(1-success, n-1) <= fail { // the quotient was rounded up
@@ -89,7 +87,7 @@ func AttemptsFor(success, fail float64) (int, error) {
 	return int(n), nil
 }
 
-// checkAttempts refuses what would have no finite number of attempts, too.
+// checkAttempts also refuses input with an infinite number of attempts.
 func checkAttempts(success float64, attempts int) error {
 	if err := first(probability("success", success), count("attempts", attempts, 0, maxAttempts)); err != nil {
 		return err
@@ -100,8 +98,8 @@ func checkAttempts(success float64, attempts int) error {
 	return nil
 }
 
-// attemptMoments returns E[N] and E[N²] of the number of attempts N: that of
-// the first success, R at most.
+// attemptMoments returns E[N] and E[N²] of the number of attempts N, up to the first
+// success and at most R.
 func attemptMoments(success float64, attempts int) (mean, square float64, err error) {
 	if err := checkAttempts(success, attempts); err != nil {
 		return 0, 0, err

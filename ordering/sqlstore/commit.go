@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -8,144 +9,214 @@ import (
 	"strings"
 	"time"
 
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// commit is a record on its way into the database.
+// commit is a record that is being written to the database.
 type commit struct {
 	ordering.Record
-	streams []string // sorted
+	term    termOf
+	streams []string // sorted; none of a command
 	numbers []int64  // in the order of streams
 	fences  []int64  // likewise
+	known   []int64  // likewise
 	ends    bool     // it is the last event of a stream
-	job     []any    // the arguments of putJob
+	simple  bool     // it can be written as most are, by advance
+	job     []any    // the arguments of putJob, or of putCommand
 	made    time.Time
 }
 
-func newCommit(r ordering.Record) (*commit, error) {
-	if r.Event == nil {
-		return nil, ordering.ErrNilEvent
+// endedAt is the index, in commit.job, of the time when the job ended.
+const endedAt = 10
+
+func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := s.termOf(ctx, r.Term)
+	if err != nil {
+		return nil, storeError("commit", err)
 	}
 	positions := r.Event.Positions
-	if len(r.Fences) != len(positions) || len(positions) == 0 {
-		return nil, fmt.Errorf("sqlstore: commit of %.80q: %d tokens for %d positions", r.Event.Name(), len(r.Fences), len(positions))
-	}
 	c := &commit{
-		Record: r, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
-		fences: make([]int64, len(positions)), made: time.Now(),
+		Record: r, term: t, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
+		fences: make([]int64, len(positions)), known: make([]int64, len(positions)), made: time.Now(),
+		simple: r.By == "" && r.Reason == "" && len(r.Reply) == 0,
+	}
+	if r.IsCommand() {
+		c.job = commandArgs(t.consumer, r.Event.ID, r.JobState)
+		return c, nil
 	}
 	type part struct {
-		stream        string
-		number, fence int64
+		stream               string
+		number, fence, known int64
 	}
 	parts := make([]part, len(positions))
 	for i, p := range positions {
-		parts[i] = part{p.Stream.String(), int64(p.Number), r.Fences[i]}
+		parts[i] = part{stream: p.Stream.String(), number: int64(p.Place()), fence: r.Fences[i]}
+		if len(r.Known) > 0 {
+			parts[i].known = int64(min(r.Known[i], ordering.MaxPlace))
+		}
 		c.ends = c.ends || p.End
+		c.simple = c.simple && parts[i].known < parts[i].number
 	}
 	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.stream, b.stream) })
 	for i, p := range parts {
-		c.streams[i], c.numbers[i], c.fences[i] = p.stream, p.number, p.fence
+		c.streams[i], c.numbers[i], c.fences[i], c.known[i] = p.stream, p.number, p.fence, p.known
 	}
-	c.job = jobArgs(c.streams[0], c.numbers[0], r.JobState)
+	c.job = jobArgs(t.consumer, c.streams[0], c.numbers[0], r.JobState)
 	return c, nil
 }
 
-// ended is when the attempt has ended, if that is now.
+// ended returns the end of the attempt, if that is now.
 func (c *commit) ended() int64 { return toMicros(c.Ended.Add(time.Since(c.made))) }
 
-// Commit implements [ordering.Store].
+// Commit implements [ordering.Term].
+func (t *term) Commit(ctx context.Context, r ordering.Record) error {
+	r.Term = t.info
+	return t.store.Commit(ctx, r)
+}
+
+// Commit commits a record in its own term. It is [ordering.Term].Commit for
+// handlers, which have a record from [ordering.Job.Record] but no term.
 func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
-	c, err := newCommit(r)
+	c, err := s.newCommit(ctx, r)
 	if err != nil {
 		return err
+	}
+	if tx := s.together(ctx); tx != nil {
+		return s.doTogether(ctx, tx, c, nil)
 	}
 	return s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) }, nil)
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
 // runs apply in a transaction in which the event's numbers become done, and
-// commits. It is called in a handler, once it has read and computed what it
-// wants to write. apply runs on the caller's goroutine, while Do does. It must
-// do with the transaction only what belongs to the event; it must not commit it
-// or roll it back, nor write with the store, which gives [dispatcher.ErrNested]
-// with its context. That ends with ctx, and after the time that
-// [Store.LimitEffects] sets; then apply must return, and has failed.
+// commits. Call it in a handler, after reading and computing what to write.
+// apply runs on the caller's goroutine during Do. It must use the transaction
+// only for the event; it must not commit it or roll it back, nor write with the
+// store, which returns [dispatcher.ErrNested] for its context. That context
+// ends with ctx, and after the time set by [Store.LimitEffects]; then apply
+// must return, and has failed.
 //
-// If apply gives an error, nothing is written and Do returns that error; for a
-// panic it is a [*dispatcher.PanicError]. It must give the errors of its
+// If apply returns an error, nothing is written and Do returns that error; for
+// a panic it is a [*dispatcher.PanicError]. apply must return the errors of its
 // statements: on PostgreSQL nothing can be committed after one, and Do fails
-// with [ErrEnded], as it does if apply ends the transaction. Other errors
-// wrap [ordering.ErrDuplicate] or [ordering.ErrFenced], and then apply was not
-// called, or are a [*ordering.StoreError], or come from what the database checks
-// at the end, such as a deferred constraint. If the connection is lost at the
-// very end, the transaction may have been committed all the same; then the next
-// attempt finds a duplicate, which is right.
+// with [ErrEnded], as it does if apply ends the transaction. Other errors wrap
+// [ordering.ErrDuplicate] or [ordering.ErrFenced], in which case apply was not
+// called, or are a [*ordering.StoreError], or come from a check at commit, such
+// as a deferred constraint. If the connection is lost during the commit, the
+// transaction may have been committed all the same; then the next attempt
+// correctly finds a duplicate.
 //
-// apply must not give keys back with [dispatcher.Release], since nothing of its
-// work is final before the commit. A sequencer's handlers cannot; a dispatcher
-// of the caller's own refuses it with dispatcher.Config.StrictLocking.
+// apply must not release keys with [dispatcher.Release], since its effect is
+// not final before the commit. A sequencer's handlers cannot; set
+// dispatcher.Config.StrictLocking on a dispatcher of your own.
 //
 // On PostgreSQL each effect has a transaction of its own. On SQLite, which has
 // one writer, the effects of jobs that wait at the same time run one after the
-// other in one transaction, each in a part that is its own:
+// other in one transaction, each in a savepoint of its own:
 //
-//   - It may have savepoints; those left open are undone with it or kept with it.
-//     What would end the shared transaction, or change the connection for
-//     others, is refused with [ErrForbidden].
-//   - An effect after which SQLite rolls all back, by INSERT OR ROLLBACK for
-//     example, fails alone. Those beside it are called once more, so apply must
-//     bear that: it may be called twice, the first time for nothing.
-//   - One that hangs fails when its time is over, and the others go on, while Do
-//     waits for it to return. The time of an attempt ([dispatcher.Config].Timeout)
-//     begins when it is its turn.
-func (s *Store) Do(ctx context.Context, job ordering.Job, apply func(ctx context.Context, tx *sql.Tx) error) error {
-	c, err := newCommit(job.Record())
+//   - It may use savepoints; those left open are rolled back or released with
+//     it. Statements that would end the shared transaction, or change the
+//     connection for others, are refused with [ErrForbidden].
+//   - An effect that makes SQLite roll back everything, by INSERT OR ROLLBACK
+//     for example, fails alone. The others in the transaction are called once
+//     more, so apply may be called twice, with the first call rolled back.
+//   - One that hangs fails when its time is over, and the others go on, while
+//     Do waits for it to return. The time of an attempt
+//     ([dispatcher.Config].Timeout) begins when its turn comes.
+func (s *Store) Do(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, tx *sql.Tx) error) error {
+	c, err := s.newCommit(ctx, job.Record())
 	if err != nil {
 		return err
 	}
-	err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error {
-		c.job[len(c.job)-1] = c.ended()
-		return s.commit(ctx, tx, c)
-	}, func(ctx context.Context, tx *sql.Tx) error {
+	effect := func(ctx context.Context, tx *sql.Tx) error {
 		began := time.Now()
-		if err := apply(effectContext{ctx, s}, tx); err != nil || time.Since(began) < longEffect {
+		if err := apply(effectContext{ctx, s}, tx); err != nil {
 			return err
 		}
-		// If that fails, so does the commit, which says why: the connection was
-		// lost, or PostgreSQL takes no statement any more since one of the
-		// effect's has failed. Neither is an error that the effect gave.
-		_, _ = tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1 WHERE stream = $2 AND number = $3`, c.ended(), c.streams[0], c.numbers[0])
-		return nil
-	})
+		return c.amend(ctx, tx, job.Replied(), time.Since(began))
+	}
+	if tx := s.together(ctx); tx != nil {
+		err = s.doTogether(ctx, tx, c, effect)
+	} else {
+		err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error {
+			c.job[endedAt] = c.ended()
+			return s.commit(ctx, tx, c)
+		}, effect)
+	}
 	if err == nil {
 		job.Committed()
 	}
 	return err
 }
 
-// longEffect is how long an effect takes before it is worth a statement to note
-// when it ended.
+// amend adds to the job state what is known only after the effect: the reply
+// and, if it took long, the end.
+func (c *commit) amend(ctx context.Context, tx *sql.Tx, reply []byte, took time.Duration) error {
+	if len(reply) > ordering.MaxReply {
+		c.Reply = reply
+		return c.Validate()
+	}
+	replies := !bytes.Equal(reply, c.Reply)
+	if took < longEffect && !replies {
+		return nil
+	}
+	// If that fails, the commit fails too and says why: the connection was
+	// lost, or PostgreSQL accepts no statement any more since one of the effect
+	// has failed. Neither is an error returned by the effect.
+	if c.IsCommand() {
+		_, _ = tx.ExecContext(ctx, `UPDATE ordering_commands SET ended = $1, reply = $2 WHERE consumer = $3 AND id = $4`,
+			c.ended(), reply, c.term.consumer, c.Event.ID)
+		return nil
+	}
+	_, _ = tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1, reply = $2 WHERE consumer = $3 AND stream = $4 AND number = $5`,
+		c.ended(), reply, c.term.consumer, c.streams[0], c.numbers[0])
+	return nil
+}
+
+// longEffect is the duration of an effect from which on its end is recorded by
+// an extra statement.
 const longEffect = 5 * time.Millisecond
 
-// InTx makes a handler of one that does all its work in the transaction in
-// which the event's numbers become done; see [Store.Do]. On SQLite such
-// handlers run one at a time: one that computes for long, or waits, is better
-// written with Do.
-func (s *Store) InTx(handler func(ctx context.Context, tx *sql.Tx, job ordering.Job) error) ordering.Handler {
-	return func(ctx context.Context, job ordering.Job) error {
+// InTx returns a handler that does all its work in the transaction in which the
+// event's numbers become done; see [Store.Do]. With [Store.Together] those of
+// events that wait for each other share it. On SQLite such handlers run one at a
+// time: use Do for one that computes for long, or waits.
+func InTx[T any](s *Store, handler func(ctx context.Context, tx *sql.Tx, job ordering.Job[T]) error) ordering.Handler[T] {
+	return func(ctx context.Context, job ordering.Job[T]) error {
 		return s.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return handler(ctx, tx, job) })
 	}
 }
 
-// commit makes the numbers of an event done.
+// commit marks the numbers of an event, or a command, as done.
 func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
-	moved, err := s.backend.advance(ctx, tx, c)
-	if err != nil {
-		return err
+	var err error
+	if c.IsCommand() {
+		err = s.commitCommand(ctx, tx, c)
+	} else {
+		err = s.commitNumbers(ctx, tx, c)
+	}
+	if err == nil && c.Held {
+		err = forgetHeld(ctx, tx, c.term.consumer, c.JobState.Positions)
+	}
+	if err == nil && c.Marked {
+		err = forgetMark(ctx, tx, c.term.consumer, c.JobState.Positions, c.Event.ID)
+	}
+	return err
+}
+
+func (s *Store) commitNumbers(ctx context.Context, tx *transaction, c *commit) (err error) {
+	moved := 0
+	if c.simple {
+		if moved, err = s.backend.advance(ctx, tx, c); err != nil {
+			return err
+		}
 	}
 	if moved < len(c.streams) {
-		if err := moveBack(ctx, tx, c.streams[:moved]); err != nil {
+		if err := c.moveBack(ctx, tx, moved); err != nil {
 			return err
 		}
 		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {
@@ -155,89 +226,110 @@ func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 			return err
 		}
 	}
-	if c.ends {
-		for _, p := range c.Event.Positions {
-			if p.End {
-				if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET ended = $1 WHERE stream = $2`, int64(p.Number), p.Stream.String()); err != nil {
-					return err
-				}
+	if !c.ends {
+		return nil
+	}
+	for _, p := range c.Event.Positions {
+		if p.End {
+			if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET ended = $1 WHERE consumer = $2 AND stream = $3 AND ended < $1`,
+				int64(p.Place()), c.term.consumer, p.Stream.String()); err != nil {
+				return err
 			}
 		}
-	}
-	if c.Held {
-		return forgetHeld(ctx, tx, c.JobState.Positions)
 	}
 	return nil
 }
 
-// moveBack undoes what was done of a commit for streams.
-func moveBack(ctx context.Context, tx *transaction, streams []string) error {
-	for _, stream := range streams {
-		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE stream = $1`, stream); err != nil {
+// moveBack undoes a commit for the first moved streams.
+func (c *commit) moveBack(ctx context.Context, tx *transaction, moved int) error {
+	for _, stream := range c.streams[:moved] {
+		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE consumer = $1 AND stream = $2`, c.term.consumer, stream); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commitOutOfOrder does so for numbers that are not all the next ones of their
-// streams, or are not the caller's to commit.
+// commitOutOfOrder is commit for numbers that are not all the next ones of
+// their streams, or that the caller may not commit.
 func (s *Store) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit) error {
-	rows, err := s.backend.lock(ctx, tx, c.streams)
+	if err := s.backend.inTerm(ctx, tx, c.term); err != nil {
+		return err
+	}
+	rows, err := s.backend.lock(ctx, tx, c.term, c.streams)
 	if err != nil {
 		return err
 	}
 	done := make([]ordering.Spans, len(rows))
 	for i, r := range rows {
-		if !s.backend.fences(r, c.fences[i]) {
-			return fenced(r.stream, c.fences[i])
+		if !s.backend.fences(c.term, r, c.fences[i]) {
+			return c.term.fenced(ctx, tx, r.stream, c.fences[i])
+		}
+		if err := r.knows(uint64(c.known[i])); err != nil {
+			return err
 		}
 		if r.spans > 0 {
-			if done[i], err = loadSpans(ctx, tx, r.stream); err != nil {
+			if done[i], err = loadSpans(ctx, tx, c.term.consumer, r.stream); err != nil {
 				return err
 			}
 		}
 		if n := uint64(c.numbers[i]); n <= r.last || done[i].Contains(n) {
-			return fmt.Errorf("%w: %s, number %d", ordering.ErrDuplicate, r.stream, n)
+			return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, r.stream, n)
 		}
 	}
 	for i, r := range rows {
 		n := uint64(c.numbers[i])
-		if err := writeDone(ctx, tx, r, done[i], ordering.Span{From: n, To: n}); err != nil {
+		if err := writeDone(ctx, tx, c.term.consumer, r, done[i], ordering.Span{From: n, To: n}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Skip implements [ordering.Store].
-func (s *Store) Skip(ctx context.Context, k ordering.Skipped) error {
-	if k.From == 0 || k.From > k.To || k.To > ordering.MaxNumber {
-		return fmt.Errorf("sqlstore: no such range to skip: stream %s, numbers %d to %d", k.Stream, k.From, k.To)
+// knows returns an error if the caller knows of numbers as done that the row
+// does not have: the store has lost them.
+func (r row) knows(known uint64) error {
+	if known <= r.last {
+		return nil
+	}
+	key, err := lockkeys.Parse(r.stream)
+	if err != nil {
+		return err
+	}
+	return &ordering.LostError{Stream: key, Known: known, Has: r.last}
+}
+
+// Skip implements [ordering.Term].
+func (t *term) Skip(ctx context.Context, k ordering.Skipped) error {
+	if err := k.Validate(); err != nil {
+		return err
 	}
 	stream := k.Stream.String()
-	return s.write(ctx, "skip", func(ctx context.Context, tx *transaction) error {
-		rows, err := s.backend.lock(ctx, tx, []string{stream})
+	return t.write(ctx, "skip", func(ctx context.Context, tx *transaction) error {
+		rows, err := t.store.backend.lock(ctx, tx, t.termOf, []string{stream})
 		if err != nil {
 			return err
 		}
 		r := rows[0]
-		if !s.backend.fences(r, k.Fence) {
-			return fenced(stream, k.Fence)
+		if !t.store.backend.fences(t.termOf, r, k.Fence) {
+			return t.fenced(ctx, tx, stream, k.Fence)
 		}
-		done, err := loadSpans(ctx, tx, stream)
+		if err := r.knows(k.Known); err != nil {
+			return err
+		}
+		done, err := loadSpans(ctx, tx, t.consumer, stream)
 		if err != nil {
 			return err
 		}
 		all := ordering.Span{From: k.From, To: k.To}
-		if err := writeDone(ctx, tx, r, done, all); err != nil {
+		if err := writeDone(ctx, tx, t.consumer, r, done, all); err != nil {
 			return err
 		}
 		if all.From = max(all.From, r.last+1); all.From > all.To {
 			return nil
 		}
 		for _, part := range done.Without(all) {
-			if _, err := tx.ExecContext(ctx, putSkip, stream, int64(part.From), int64(part.To), clean(k.Reason), toMicros(k.Time)); err != nil {
+			if _, err := tx.ExecContext(ctx, putSkip, t.consumer, stream, int64(part.From), int64(part.To), clean(k.By), clean(k.Reason), toMicros(k.Time)); err != nil {
 				return err
 			}
 		}

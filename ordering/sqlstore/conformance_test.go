@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +18,7 @@ import (
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Kind{Durable: true, OneWriter: true, New: func(t *testing.T) func() ordering.Store {
-		path := filepath.Join(t.TempDir(), "positions.db")
+		path := empty(t)
 		return func() ordering.Store {
 			store, err := sqlite.Open(t.Context(), path)
 			require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// driverConn is what a driver's connection must have.
+// driverConn lists the interfaces that a driver's connection must implement.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -21,9 +21,9 @@ type driverConn interface {
 	driver.Validator
 }
 
-// conn is a driver's connection for a shared, and its [Guard]. Package
+// conn wraps a driver's connection for a shared, and is its [Guard]. Package
 // database/sql calls it on one goroutine at a time; the driver calls the guard
-// in the midst of that.
+// during such calls.
 type conn struct {
 	driverConn
 	shared     *shared
@@ -45,7 +45,7 @@ type part struct {
 	kept atomic.Bool
 }
 
-// BeginTx begins a part.
+// BeginTx begins a part, as a savepoint.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.BeginTx(ctx, opts)
@@ -81,8 +81,8 @@ func (c *conn) begin() error {
 	return nil
 }
 
-// Commit ends the part, and keeps it if it is the writer who calls: an effect
-// that does so instead is undone.
+// Commit ends the part. It keeps the part only if the writer calls it: an
+// effect that calls it is undone.
 func (p *part) Commit() error {
 	c := p.conn
 	if !c.shared.keeping.Load() {
@@ -97,7 +97,7 @@ func (p *part) Commit() error {
 	return err
 }
 
-// Rollback undoes the part, with the savepoints that are open in it.
+// Rollback undoes the part, with all savepoints open in it.
 func (p *part) Rollback() error {
 	c := p.conn
 	c.inPart = false
@@ -114,7 +114,7 @@ func (p *part) Rollback() error {
 	return err
 }
 
-// end ends the shared transaction. Whatever the error, it has ended.
+// end ends the shared transaction, which has ended even if there is an error.
 func (c *conn) end(statement string) error {
 	defer func() {
 		c.open = false
@@ -130,8 +130,8 @@ func (c *conn) end(statement string) error {
 	return err
 }
 
-// control runs one of the statements by which the shared transaction is begun,
-// divided and ended.
+// control runs one of the statements that begin, divide and end the shared
+// transaction.
 func (c *conn) control(statement string) error {
 	c.own = true
 	defer func() { c.own = false }()
@@ -167,7 +167,7 @@ func (c *conn) RolledBack() {
 	}
 }
 
-// Close closes the connection, and what is open on it is lost.
+// Close closes the connection; an open transaction is rolled back.
 func (c *conn) Close() error {
 	c.lost.Store(c.open)
 	forget(c.statements)
@@ -182,8 +182,8 @@ func forget(statements map[string]driver.Stmt) {
 	clear(statements)
 }
 
-// ExecContext runs a statement that it keeps compiled: parsing it takes as long
-// as running it.
+// ExecContext runs a statement and keeps it compiled, since parsing it takes as
+// long as running it.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.ExecContext(ctx, query, args)
@@ -207,8 +207,8 @@ func (c *conn) exec(ctx context.Context, kept map[string]driver.Stmt, query stri
 	return s.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
-// compiled returns a statement that is kept compiled, or nil if there are too
-// many of them.
+// compiled returns the compiled statement for a query, or nil if too many are
+// kept already.
 func (c *conn) compiled(ctx context.Context, kept map[string]driver.Stmt, query string) (driver.Stmt, error) {
 	s := kept[query]
 	if s != nil || len(kept) >= maxStatements {
@@ -272,7 +272,7 @@ func (c *conn) enter(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// explain says why a statement was refused, if it is for that.
+// explain adds the reason to err if the guard has refused the statement.
 func (c *conn) explain(err error) error {
 	name := c.forbidden
 	c.forbidden = ""

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -24,7 +25,7 @@ import (
 // everywhere runs a test on both databases.
 func everywhere(t *testing.T, test func(t *testing.T, open func() *sqlstore.Store)) {
 	t.Run("SQLite", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "positions.db")
+		path := empty(t)
 		test(t, func() *sqlstore.Store { return closed(t)(sqlite.Open(t.Context(), path)) })
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
@@ -32,6 +33,38 @@ func everywhere(t *testing.T, test func(t *testing.T, open func() *sqlstore.Stor
 		test(t, func() *sqlstore.Store { return closed(t)(postgres.Open(t.Context(), url)) })
 	})
 }
+
+// empty returns the path of an SQLite database that has all tables and no rows. It
+// is a copy: with the race detector, tests would spend most of their time making
+// tables.
+func empty(t *testing.T) string {
+	t.Helper()
+	database, err := original()
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "positions.db")
+	require.NoError(t, os.WriteFile(path, database, 0o600))
+	return path
+}
+
+var original = sync.OnceValues(func() (database []byte, err error) {
+	dir, err := os.MkdirTemp("", "sqlstore")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, path := context.Background(), filepath.Join(dir, "positions.db")
+	store, err := sqlite.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(store.Migrate(ctx, "test", effectsTable), store.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// effectsTable is where the effects of tests are.
+var effectsTable = []string{`CREATE TABLE effects (event TEXT NOT NULL)`}
 
 // database makes a PostgreSQL database and returns its URL.
 func database(t *testing.T) string {
@@ -46,18 +79,35 @@ func closed(t *testing.T) func(*sqlstore.Store, error) *sqlstore.Store {
 		t.Helper()
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, store.Close()) })
-		require.NoError(t, store.Migrate(t.Context(), "test", []string{`CREATE TABLE effects (event TEXT NOT NULL)`}))
+		require.NoError(t, store.Migrate(t.Context(), "test", effectsTable))
 		return store
 	}
 }
 
-func job(t *testing.T, store ordering.Store, stream string, n uint64) ordering.Job {
+// terms are the terms of stores in tests: of each there is one, of a partition of
+// its own.
+var terms sync.Map
+
+// in returns the term of a store.
+func in(t *testing.T, store ordering.Store) ordering.Term {
+	t.Helper()
+	if term, ok := terms.Load(store); ok {
+		return term.(ordering.Term)
+	}
+	term, err := store.Begin(t.Context(), ordering.Consumer{Partition: fmt.Sprintf("%p", store)})
+	require.NoError(t, err)
+	terms.Store(store, term)
+	t.Cleanup(func() { terms.Delete(store) })
+	return term
+}
+
+func job(t *testing.T, store ordering.Store, stream string, n uint64) ordering.Job[*ordering.Event] {
 	t.Helper()
 	key := lockkeys.MustParse(stream)
-	states, err := store.Acquire(t.Context(), []lockkeys.Key{key})
+	states, err := in(t, store).Acquire(t.Context(), []lockkeys.Key{key})
 	require.NoError(t, err)
 	e := &ordering.Event{ID: fmt.Sprintf("%s-%d", stream, n), Positions: []ordering.Position{{Stream: key, Number: n}}}
-	return ordering.NewJob(e, []int64{states[0].Fence})
+	return ordering.NewJob(in(t, store), e, []int64{states[0].Fence})
 }
 
 func at(stream string, n uint64) []ordering.Position {
@@ -79,7 +129,7 @@ func effects(t *testing.T, store *sqlstore.Store) (n int) {
 
 func last(t *testing.T, store ordering.Store, stream string) uint64 {
 	t.Helper()
-	states, err := store.Acquire(t.Context(), []lockkeys.Key{lockkeys.MustParse(stream)})
+	states, err := in(t, store).Acquire(t.Context(), []lockkeys.Key{lockkeys.MustParse(stream)})
 	require.NoError(t, err)
 	return states[0].Last
 }
@@ -162,9 +212,12 @@ func TestAnEffectThatCallsItsStore(t *testing.T) {
 		store := open()
 		j, inner := job(t, store, "a", 1), job(t, store, "b", 1)
 		calls := map[string]func(ctx context.Context) error{
-			"Do":      func(ctx context.Context) error { return store.Do(ctx, inner, effect("b-1")) },
-			"Commit":  func(ctx context.Context) error { return store.Commit(ctx, inner.Record()) },
-			"Prune":   func(ctx context.Context) error { _, err := store.Prune(ctx, time.Now()); return err },
+			"Do":     func(ctx context.Context) error { return store.Do(ctx, inner, effect("b-1")) },
+			"Commit": func(ctx context.Context) error { return store.Commit(ctx, inner.Record()) },
+			"Prune": func(ctx context.Context) error {
+				_, err := in(t, store).Prune(ctx, time.Now(), time.Time{})
+				return err
+			},
 			"Migrate": func(ctx context.Context) error { return store.Migrate(ctx, "x", []string{`SELECT 1`}) },
 			"Prepare": func(ctx context.Context) error { _, err := store.Prepare(ctx, `SELECT 1`); return err },
 		}
@@ -240,7 +293,7 @@ func TestCloseWaits(t *testing.T) {
 		closing := make(chan error, 1)
 		go func() { closing <- store.Close() }()
 		require.Eventually(t, func() bool {
-			_, err := store.Parked(t.Context()) // which waits for nobody
+			_, err := store.Reader("").Parked(t.Context()) // which waits for nobody
 			return errors.Is(err, ordering.ErrStoreClosed)
 		}, waitAtMost, tick)
 		require.ErrorIs(t, store.Do(t.Context(), late, effect("b-1")), ordering.ErrStoreClosed)

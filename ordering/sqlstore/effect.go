@@ -5,44 +5,46 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// effect writes with a transaction what belongs to an event.
+// effect writes the effect of an event in a transaction.
 type effect func(ctx context.Context, tx *sql.Tx) error
 
 // run calls an effect. Its error is an *effectError, also for a panic.
 func (e effect) run(ctx context.Context, tx *sql.Tx) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			err = &effectError{&dispatcher.PanicError{Value: v, Stack: debug.Stack()}}
+		if err != nil {
+			err = &effectError{err}
 		}
 	}()
+	defer contain.Recover(&err)
 	if err = e(ctx, tx); err == nil {
 		return nil
 	}
 	if cause := ended(ctx); errors.Is(cause, ErrTooLong) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	return &effectError{err}
+	return err
 }
 
 // effectError is an error of the caller's effect, or one of the database that
 // comes from that.
 type effectError struct{ error }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause, for errors.Is and errors.As.
 func (e *effectError) Unwrap() error { return e.error }
 
-// effectContext is the context of an effect, by which the store knows it.
+// effectContext is the context of an effect, by which the store recognises
+// nested calls.
 type effectContext struct {
 	context.Context
 	store *Store
 }
 
-// Err is the caller's, who may have given a deadline.
+// Err is that of the caller's context, which may have a deadline.
 func (c effectContext) Err() error {
 	err := c.Context.Err()
 	if err != nil && context.Cause(c.Context) == context.DeadlineExceeded {

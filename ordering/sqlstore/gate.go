@@ -11,7 +11,8 @@ type gate struct {
 	inside sync.WaitGroup // grows under mu, while it is open
 }
 
-// enter tells whether the caller may go on, and then has to leave.
+// enter reports whether the gate is open; if so, the caller must leave it
+// later.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -23,8 +24,8 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.inside.Done() }
 
-// close lets nobody in any more and waits until all have left. It tells
-// whether it was the first to do so.
+// close closes the gate and waits until all callers have left. It reports
+// whether it was the first call.
 func (g *gate) close() (first bool) {
 	g.mu.Lock()
 	first = !g.mu.closed

@@ -25,7 +25,7 @@ import (
 // TestWorkersShareTransactions: what comes while another one writes is
 // committed in the same transaction.
 func TestWorkersShareTransactions(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	const workers = 16
 	var wait sync.WaitGroup
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -52,7 +52,7 @@ func TestWorkersShareTransactions(t *testing.T) {
 }
 
 func TestAFailedEffectDoesNotUndoItsNeighbours(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	var wait sync.WaitGroup
 	broken := errors.New("broken")
 	for i := range 50 {
@@ -101,8 +101,9 @@ func groupOf(t *testing.T, store *sqlstore.Store, effects ...func(ctx context.Co
 	return errs
 }
 
-// TestACommitThatFails fails for the event that it is for, and no other.
-func TestACommitThatFails(t *testing.T) {
+// checked opens an SQLite database that checks foreign keys, with tables of which
+// one refers to the other, which is checked at the commit.
+func checked(t *testing.T) *sqlstore.Store {
 	source := "file:" + filepath.Join(t.TempDir(), "positions.db") + "?" + url.Values{"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(ON)"}}.Encode()
 	writes, err := driver.NewConnector(source)
@@ -111,6 +112,12 @@ func TestACommitThatFails(t *testing.T) {
 		Own: sql.OpenDB(writes), Reads: sql.OpenDB(writes)}))
 	require.NoError(t, store.Migrate(t.Context(), "child", []string{
 		`CREATE TABLE parent (id INT PRIMARY KEY); CREATE TABLE child (parent INT REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`}))
+	return store
+}
+
+// TestACommitThatFails fails for the event that it is for, and no other.
+func TestACommitThatFails(t *testing.T) {
+	store := checked(t)
 	orphan := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO child VALUES (7)`)
 		return err
@@ -126,7 +133,7 @@ func TestACommitThatFails(t *testing.T) {
 
 // TestAnEffectThatEndsItsGoroutine or panics fails alone.
 func TestAnEffectThatEndsItsGoroutine(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	errs := groupOf(t, store, effect("a"),
 		func(ctx context.Context, tx *sql.Tx) error {
 			_ = effect("exit")(ctx, tx)
@@ -150,7 +157,7 @@ func TestAnEffectThatEndsItsGoroutine(t *testing.T) {
 
 // TestCallersThatGiveUp leave the others their turns.
 func TestCallersThatGiveUp(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	const callers, each = 12, 25
 	var wait sync.WaitGroup
 	var done atomic.Int64
@@ -163,7 +170,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 				e.Positions[0].Number = n
 				for {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
-					err := store.Do(ctx, ordering.NewJob(e, first.Record().Fences), effect(e.ID))
+					err := store.Do(ctx, ordering.NewJob(in(t, store), e, first.Record().Fences), effect(e.ID))
 					cancel()
 					if err == nil {
 						done.Add(1)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,38 +11,51 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Hold implements [ordering.Store].
-func (s *Store) Hold(ctx context.Context, events []*ordering.Event, fences ordering.Fences) error {
-	if slices.Contains(events, nil) {
+// checkHeld returns an error for an event that cannot be held.
+func checkHeld(e *ordering.Event) error {
+	switch {
+	case e == nil:
 		return ordering.ErrNilEvent
+	case len(e.Positions) == 0:
+		return &ordering.EventError{ID: e.ID, Reason: ordering.ErrNoPosition}
 	}
+	return nil
+}
+
+// Hold implements [ordering.Term].
+func (t *term) Hold(ctx context.Context, events []*ordering.Event, fences ordering.Fences) error {
 	needed := ordering.Fences{}
 	for _, e := range events {
+		if err := checkHeld(e); err != nil {
+			return err
+		}
 		for _, p := range e.Positions {
 			needed[p.Stream] = fences[p.Stream]
 		}
 	}
-	return s.write(ctx, "hold", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.check(ctx, tx, needed); err != nil {
+	return t.write(ctx, "hold", func(ctx context.Context, tx *transaction) error {
+		if err := t.store.backend.check(ctx, tx, t.termOf, needed); err != nil {
 			return err
 		}
+		more := map[string]int64{}
 		for _, e := range events {
-			id, err := heldID(ctx, tx, e.Positions)
+			id, err := heldID(ctx, tx, t.consumer, e.Positions)
 			if err == nil && id != 0 {
 				err = confirm(ctx, tx, id, e)
 			} else if err == nil {
-				err = hold(ctx, tx, ordering.HeldEvent{Event: e})
+				err = hold(ctx, tx, t.consumer, ordering.HeldEvent{Event: e}, more)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return nil
+		return countHeld(ctx, tx, t.consumer, more)
 	})
 }
 
-// hold keeps an event that is not there.
-func hold(ctx context.Context, tx *transaction, h ordering.HeldEvent) error {
+// hold stores an event unless it is held already, and counts it for its streams
+// in more.
+func hold(ctx context.Context, tx *transaction, consumer int64, h ordering.HeldEvent, more map[string]int64) error {
 	body, err := json.Marshal(h.Event)
 	if err != nil {
 		return err
@@ -54,16 +68,30 @@ func hold(ctx context.Context, tx *transaction, h ordering.HeldEvent) error {
 		return err
 	}
 	for _, p := range h.Positions {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_held_positions (stream, number, id) VALUES ($1, $2, $3)`,
-			p.Stream.String(), int64(p.Number), id); err != nil {
+		stream := p.Stream.String()
+		more[stream]++
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_held_positions (consumer, stream, number, id) VALUES ($1, $2, $3, $4)`,
+			consumer, stream, int64(p.Place()), id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// confirm gives an error if a held event is another one than e, which has the
-// same numbers.
+// countHeld adds to the number of held events of each stream, in sorted order,
+// so that transactions do not deadlock.
+func countHeld(ctx context.Context, tx *transaction, consumer int64, more map[string]int64) error {
+	for _, stream := range slices.Sorted(maps.Keys(more)) {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (consumer, stream, last, held) VALUES ($1, $2, 0, $3)
+			ON CONFLICT (consumer, stream) DO UPDATE SET held = ordering_streams.held + excluded.held`, consumer, stream, more[stream]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirm returns an error if the held event with the numbers of e is a
+// different event.
 func confirm(ctx context.Context, tx *transaction, id int64, e *ordering.Event) error {
 	var body string
 	err := each(ctx, tx, func(scan func(...any) error) error { return scan(&body) }, `SELECT body FROM ordering_held WHERE id = $1`, id)
@@ -77,8 +105,9 @@ func confirm(ctx context.Context, tx *transaction, id int64, e *ordering.Event) 
 	return &ordering.ConflictError{Event: e, Position: e.Positions[0], Other: held.Name()}
 }
 
-// heldID returns the key of the held event with these numbers, 0 for none.
-func heldID(ctx context.Context, tx *transaction, positions []ordering.Position) (found int64, err error) {
+// heldID returns the row ID of the held event with these numbers, or 0 if there
+// is none.
+func heldID(ctx context.Context, tx *transaction, consumer int64, positions []ordering.Position) (found int64, err error) {
 	if len(positions) == 0 {
 		return 0, nil
 	}
@@ -88,7 +117,7 @@ func heldID(ctx context.Context, tx *transaction, positions []ordering.Position)
 		err := scan(&id)
 		ids = append(ids, id)
 		return err
-	}, `SELECT id FROM ordering_held_positions WHERE stream = $1 AND number = $2`, positions[0].Stream.String(), int64(positions[0].Number))
+	}, `SELECT id FROM ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number = $3`, consumer, positions[0].Stream.String(), int64(positions[0].Place()))
 	if err != nil {
 		return 0, err
 	}
@@ -115,9 +144,9 @@ func heldID(ctx context.Context, tx *transaction, positions []ordering.Position)
 	return 0, nil
 }
 
-// forgetHeld forgets the held event with these numbers, if there is one.
-func forgetHeld(ctx context.Context, tx *transaction, positions []ordering.Position) error {
-	id, err := heldID(ctx, tx, positions)
+// forgetHeld deletes the held event with these numbers, if there is one.
+func forgetHeld(ctx context.Context, tx *transaction, consumer int64, positions []ordering.Position) error {
+	id, err := heldID(ctx, tx, consumer, positions)
 	if err != nil || id == 0 {
 		return err
 	}
@@ -129,36 +158,41 @@ func forgetHeld(ctx context.Context, tx *transaction, positions []ordering.Posit
 			return err
 		}
 	}
-	return nil
+	less := map[string]int64{}
+	for _, p := range placesOf(positions) {
+		less[p.stream]--
+	}
+	return countHeld(ctx, tx, consumer, less)
 }
 
-// Forget implements [ordering.Store].
-func (s *Store) Forget(ctx context.Context, e *ordering.Event, fences ordering.Fences) error {
-	if e == nil {
-		return ordering.ErrNilEvent
+// Forget implements [ordering.Term].
+func (t *term) Forget(ctx context.Context, e *ordering.Event, fences ordering.Fences) error {
+	if err := checkHeld(e); err != nil {
+		return err
 	}
 	needed := ordering.Fences{}
 	for _, p := range e.Positions {
 		needed[p.Stream] = fences[p.Stream]
 	}
-	return s.write(ctx, "forget", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.check(ctx, tx, needed); err != nil {
+	return t.write(ctx, "forget", func(ctx context.Context, tx *transaction) error {
+		if err := t.store.backend.check(ctx, tx, t.termOf, needed); err != nil {
 			return err
 		}
-		return forgetHeld(ctx, tx, e.Positions)
+		return forgetHeld(ctx, tx, t.consumer, e.Positions)
 	})
 }
 
-// Held implements [ordering.Store].
-func (s *Store) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) (list []ordering.HeldEvent, err error) {
-	if err := s.enter(ctx); err != nil {
+// Held implements [ordering.Reader].
+func (r reader) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) (list []ordering.HeldEvent, err error) {
+	if err := r.store.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gate.leave()
-	if from > ordering.MaxNumber {
-		return nil, nil
+	defer r.store.gate.leave()
+	consumer, err := r.store.consumer(ctx, r.name)
+	if err != nil || consumer == 0 || from > ordering.MaxPlace {
+		return nil, storeError("held", err)
 	}
-	err = each(ctx, s.db, func(scan func(...any) error) error {
+	err = each(ctx, r.store.db, func(scan func(...any) error) error {
 		h := ordering.HeldEvent{Event: &ordering.Event{}}
 		var body string
 		var started int64
@@ -170,21 +204,25 @@ func (s *Store) Held(ctx context.Context, stream lockkeys.Key, from uint64, limi
 		return json.Unmarshal([]byte(body), h.Event)
 	}, `WITH page AS (
 			SELECT p.number, p.id, sum(h.size) OVER (ORDER BY p.number, p.id) AS total, row_number() OVER (ORDER BY p.number, p.id) AS place
-			FROM (SELECT number, id FROM ordering_held_positions WHERE stream = $1 AND number >= $2 ORDER BY number, id LIMIT $3) p
+			FROM (SELECT number, id FROM ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number >= $3 ORDER BY number, id LIMIT $4) p
 			JOIN ordering_held h ON h.id = p.id)
 		SELECT h.body, h.attempts, h.started FROM page JOIN ordering_held h ON h.id = page.id
-		WHERE page.place = 1 OR page.total <= $4 ORDER BY page.place`,
-		stream.String(), int64(from), max(limit, 0), size)
+		WHERE page.place = 1 OR page.total <= $5 ORDER BY page.place`,
+		consumer, stream.String(), int64(from), max(limit, 0), size)
 	return list, storeError("held", err)
 }
 
-// Backlog implements [ordering.Store].
-func (s *Store) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
-	if err := s.enter(ctx); err != nil {
+// Backlog implements [ordering.Reader].
+func (r reader) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
+	if err := r.store.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gate.leave()
-	err = each(ctx, s.db, func(scan func(...any) error) error {
+	defer r.store.gate.leave()
+	consumer, err := r.store.consumer(ctx, r.name)
+	if err != nil || consumer == 0 {
+		return nil, storeError("backlog", err)
+	}
+	err = each(ctx, r.store.db, func(scan func(...any) error) error {
 		var stream string
 		if err := scan(&stream); err != nil {
 			return err
@@ -193,13 +231,13 @@ func (s *Store) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
 		list = append(list, key)
 		return err
 	}, `SELECT DISTINCT p.stream FROM ordering_held_positions p
-		LEFT JOIN ordering_streams s ON s.stream = p.stream
-		WHERE coalesce(s.parking, '') = '' ORDER BY p.stream`)
+		LEFT JOIN ordering_streams s ON s.consumer = p.consumer AND s.stream = p.stream
+		WHERE p.consumer = $1 AND coalesce(s.parking, '') = '' ORDER BY p.stream`, consumer)
 	return list, storeError("backlog", err)
 }
 
-// clean makes text fit for any database: PostgreSQL takes neither NUL nor what
-// is not UTF-8.
+// clean makes text valid for any database: PostgreSQL accepts neither NUL nor
+// invalid UTF-8.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }

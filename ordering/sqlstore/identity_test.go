@@ -27,9 +27,9 @@ func TestWhatIsAcknowledgedRuns(t *testing.T) {
 				Positions: []ordering.Position{{Stream: lockkeys.Must("order", fmt.Sprint(order)), Number: uint64(n)}}}
 		}
 		store := open()
-		start := func() *ordering.Sequencer {
-			seq, err := ordering.New(t.Context(), ordering.Config{Store: store, GapTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-				Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+		start := func() *ordering.Sequencer[*ordering.Event] {
+			seq, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{Store: store, GapTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+				Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 					return effect(string(job.Event.Payload))(ctx, tx)
 				})})
 			require.NoError(t, err)
@@ -76,11 +76,11 @@ func TestAJobHasEndedWhenItsEffectHas(t *testing.T) {
 		store := open()
 		j := job(t, store, "a", 1)
 		began := time.Now()
-		require.NoError(t, store.InTx(func(context.Context, *sql.Tx, ordering.Job) error {
+		require.NoError(t, sqlstore.InTx(store, func(context.Context, *sql.Tx, ordering.Job[*ordering.Event]) error {
 			time.Sleep(30 * time.Millisecond)
 			return nil
 		})(t.Context(), j))
-		known, err := store.Look(t.Context(), j.Event.Positions)
+		known, err := in(t, store).Look(t.Context(), j.Event.Positions)
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, known[0].Job.Ended.Sub(began), 30*time.Millisecond-time.Microsecond)
 	})

@@ -13,33 +13,36 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Park implements [ordering.Store].
-func (s *Store) Park(ctx context.Context, p ordering.Parking, fences ordering.Fences) error {
+// Park implements [ordering.Term].
+func (t *term) Park(ctx context.Context, p ordering.Parking, fences ordering.Fences) error {
 	if len(p.Streams) == 0 {
 		return fmt.Errorf("sqlstore: parking %q closes no stream", p.ID)
 	}
-	if slices.ContainsFunc(p.Events, func(h ordering.HeldEvent) bool { return h.Event == nil }) {
-		return ordering.ErrNilEvent
+	for _, h := range p.Events {
+		if err := checkHeld(h.Event); err != nil {
+			return err
+		}
 	}
 	needed := ordering.Fences{}
 	for _, position := range p.Streams {
 		needed[position.Stream] = fences[position.Stream]
 	}
-	return s.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.lockParking(ctx, tx, p.ID, needed); err != nil {
+	return t.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
+		if err := t.store.backend.lockParking(ctx, tx, t.termOf, p.ID, needed); err != nil {
 			return err
 		}
-		if err := unpark(ctx, tx, p.ID); err != nil {
+		if err := t.unpark(ctx, tx, p.ID); err != nil {
 			return err
 		}
-		return s.park(ctx, tx, p)
+		return t.park(ctx, tx, p)
 	})
 }
 
-// park does so in orders that are the same for all, as [Store.Hold] does.
-func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) error {
+// park locks rows in sorted order, as Hold does, so that transactions do not
+// deadlock.
+func (t *termOf) park(ctx context.Context, tx *transaction, p ordering.Parking) error {
 	robbed := map[string]bool{} // parkings that streams are taken from
-	for _, position := range slices.SortedFunc(slices.Values(p.Streams), func(a, b ordering.Position) int {
+	for _, position := range slices.SortedFunc(slices.Values(p.Streams), func(a, b ordering.ParkedStream) int {
 		return strings.Compare(a.Stream.String(), b.Stream.String())
 	}) {
 		stream := position.Stream.String()
@@ -48,22 +51,26 @@ func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) e
 			err := scan(&id)
 			robbed[id] = true
 			return err
-		}, `SELECT parking FROM ordering_streams WHERE stream = $1 AND parking <> ''`, stream)
+		}, `SELECT parking FROM ordering_streams WHERE consumer = $1 AND stream = $2 AND parking <> ''`, t.consumer, stream)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (stream, last, parking, closed_at) VALUES ($1, 0, $2, $3)
-			ON CONFLICT (stream) DO UPDATE SET parking = excluded.parking, closed_at = excluded.closed_at`,
-			stream, p.ID, int64(position.Number)); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (consumer, stream, last, parking, closed_at, bound) VALUES ($1, $2, 0, $3, $4, $5)
+			ON CONFLICT (consumer, stream) DO UPDATE SET parking = excluded.parking, closed_at = excluded.closed_at, bound = excluded.bound`,
+			t.consumer, stream, p.ID, int64(position.Position().Place()), clean(position.Bound)); err != nil {
 			return err
 		}
 	}
+	more := map[string]int64{}
 	for _, h := range p.Events {
-		if err := parkEvent(ctx, tx, &p, h); err != nil {
+		if err := t.parkEvent(ctx, tx, &p, h, more); err != nil {
 			return err
 		}
 	}
-	if err := forgetEmpty(ctx, tx, robbed); err != nil {
+	if err := countHeld(ctx, tx, t.consumer, more); err != nil {
+		return err
+	}
+	if err := t.forgetEmpty(ctx, tx, robbed); err != nil {
 		return err
 	}
 	p.Events = slices.Clone(p.Events)
@@ -75,44 +82,48 @@ func (s *Store) park(ctx context.Context, tx *transaction, p ordering.Parking) e
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (id, since, body) VALUES ($1, $2, $3)`, p.ID, toMicros(p.Since), string(body))
+	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (consumer, id, since, body) VALUES ($1, $2, $3, $4)`, t.consumer, p.ID, toMicros(p.Since), string(body))
 	return err
 }
 
-// parkEvent holds an event of a parking, unless it is held already, and keeps its
-// failure.
-func parkEvent(ctx context.Context, tx *transaction, p *ordering.Parking, h ordering.HeldEvent) error {
-	id, err := heldID(ctx, tx, h.Positions)
+// parkEvent holds an event of a parking, unless it is held already, stores its
+// failure, and deletes its mark.
+func (t *termOf) parkEvent(ctx context.Context, tx *transaction, p *ordering.Parking, h ordering.HeldEvent, more map[string]int64) error {
+	id, err := heldID(ctx, tx, t.consumer, h.Positions)
 	switch {
 	case err != nil:
 		return err
 	case id != 0:
 		_, err = tx.ExecContext(ctx, `UPDATE ordering_held SET attempts = $1, started = $2 WHERE id = $3`, int64(h.Attempts), toMicros(h.Started), id)
 	case !h.Outline:
-		err = hold(ctx, tx, h)
+		err = hold(ctx, tx, t.consumer, h, more)
 	}
 	if err != nil {
 		return err
 	}
+	if err := forgetMark(ctx, tx, t.consumer, h.Positions, h.ID); err != nil {
+		return err
+	}
 	at := firstOf(h.Positions)
-	if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_parked_events (parking, stream, number) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-		p.ID, at.stream, at.number); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_parked_events (consumer, parking, stream, number) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		t.consumer, p.ID, at.stream, at.number); err != nil {
 		return err
 	}
 	if p.Error == "" {
 		return nil
 	}
-	return putJobFailed(ctx, tx, at, h.Failed(p))
+	return putJobFailed(ctx, tx, t.consumer, at, h.Failed(p))
 }
 
-// forgetEmpty forgets those of parkings that have no streams any more.
-func forgetEmpty(ctx context.Context, tx *transaction, parkings map[string]bool) error {
+// forgetEmpty deletes those of the parkings that have no streams left.
+func (t *termOf) forgetEmpty(ctx context.Context, tx *transaction, parkings map[string]bool) error {
+	const isEmpty = ` AND NOT EXISTS (SELECT 1 FROM ordering_streams WHERE consumer = $1 AND parking = $2 AND parking <> '')`
 	for _, id := range slices.Sorted(maps.Keys(parkings)) {
 		for _, statement := range []string{
-			`DELETE FROM ordering_parked_events WHERE parking = $1 AND NOT EXISTS (SELECT 1 FROM ordering_streams WHERE parking = $1 AND parking <> '')`,
-			`DELETE FROM ordering_parkings WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM ordering_streams WHERE parking = $1 AND parking <> '')`,
+			`DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2` + isEmpty,
+			`DELETE FROM ordering_parkings WHERE consumer = $1 AND id = $2` + isEmpty,
 		} {
-			if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+			if _, err := tx.ExecContext(ctx, statement, t.consumer, id); err != nil {
 				return err
 			}
 		}
@@ -120,12 +131,13 @@ func forgetEmpty(ctx context.Context, tx *transaction, parkings map[string]bool)
 	return nil
 }
 
-// Unpark implements [ordering.Store].
-func (s *Store) Unpark(ctx context.Context, id string, fences ordering.Fences) error {
-	return s.write(ctx, "unpark", func(ctx context.Context, tx *transaction) error {
-		if err := s.backend.lockParking(ctx, tx, id, fences); err != nil {
+// Unpark implements [ordering.Term].
+func (t *term) Unpark(ctx context.Context, id string, fences ordering.Fences) error {
+	return t.write(ctx, "unpark", func(ctx context.Context, tx *transaction) error {
+		if err := t.store.backend.lockParking(ctx, tx, t.termOf, id, fences); err != nil {
 			return err
 		}
+		missing := ""
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			var stream string
 			if err := scan(&stream); err != nil {
@@ -133,69 +145,79 @@ func (s *Store) Unpark(ctx context.Context, id string, fences ordering.Fences) e
 			}
 			key, err := lockkeys.Parse(stream)
 			if _, has := fences[key]; err == nil && !has {
-				err = fenced(stream, 0)
+				missing = stream
 			}
 			return err
-		}, `SELECT stream FROM ordering_streams WHERE parking = $1 AND parking <> ''`, id)
+		}, `SELECT stream FROM ordering_streams WHERE consumer = $1 AND parking = $2 AND parking <> ''`, t.consumer, id)
+		if err == nil && missing != "" {
+			err = t.fenced(ctx, tx, missing, 0)
+		}
 		if err != nil {
 			return err
 		}
-		return unpark(ctx, tx, id)
+		return t.unpark(ctx, tx, id)
 	})
 }
 
-func unpark(ctx context.Context, tx *transaction, id string) error {
+func (t *termOf) unpark(ctx context.Context, tx *transaction, id string) error {
 	if id == "" {
 		return nil
 	}
 	for _, statement := range []string{
-		`UPDATE ordering_streams SET parking = '', closed_at = 0 WHERE parking = $1`,
-		`DELETE FROM ordering_parked_events WHERE parking = $1`,
-		`DELETE FROM ordering_parkings WHERE id = $1`,
+		`UPDATE ordering_streams SET parking = '', closed_at = 0, bound = '' WHERE consumer = $1 AND parking = $2`,
+		`DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2`,
+		`DELETE FROM ordering_parkings WHERE consumer = $1 AND id = $2`,
 	} {
-		if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+		if _, err := tx.ExecContext(ctx, statement, t.consumer, id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// manyParkings is from how many on all are read to find those that are wanted.
+// manyParkings is the number of wanted parkings from which on all are read to
+// find them.
 const manyParkings = 100
 
-// Parked implements [ordering.Store].
-func (s *Store) Parked(ctx context.Context, ids ...string) (list []ordering.Parking, err error) {
-	const all, closed = `SELECT body FROM ordering_parkings`, `SELECT parking, stream, closed_at FROM ordering_streams WHERE parking <> ''`
-	if len(ids) == 0 {
-		return s.parked(ctx, all, closed, nil)
+// Parked implements [ordering.Reader].
+func (r reader) Parked(ctx context.Context, ids ...string) (list []ordering.Parking, err error) {
+	if err := r.store.enter(ctx); err != nil {
+		return nil, err
 	}
-	if len(ids) < manyParkings {
-		in := ` IN ($1`
-		args := []any{ids[0]}
+	defer r.store.gate.leave()
+	consumer, err := r.store.consumer(ctx, r.name)
+	if err != nil || consumer == 0 {
+		return nil, storeError("parked", err)
+	}
+	const all = `SELECT body FROM ordering_parkings WHERE consumer = $1`
+	const closed = `SELECT parking, stream, closed_at, bound, held FROM ordering_streams WHERE consumer = $1 AND parking <> ''`
+	if len(ids) == 0 || len(ids) >= manyParkings {
+		list, err = r.store.parked(ctx, all, closed, []any{consumer})
+	} else {
+		in := ` IN ($2`
+		args := []any{consumer, ids[0]}
 		for i, id := range ids[1:] {
-			in += fmt.Sprintf(`, $%d`, i+2)
+			in += fmt.Sprintf(`, $%d`, i+3)
 			args = append(args, id)
 		}
-		return s.parked(ctx, all+` WHERE id`+in+`)`, closed+` AND parking`+in+`)`, args)
+		list, err = r.store.parked(ctx, all+` AND id`+in+`)`, closed+` AND parking`+in+`)`, args)
 	}
-	wanted := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		wanted[id] = true
+	if len(ids) >= manyParkings {
+		wanted := make(map[string]bool, len(ids))
+		for _, id := range ids {
+			wanted[id] = true
+		}
+		list = slices.DeleteFunc(list, func(p ordering.Parking) bool { return !wanted[p.ID] })
 	}
-	list, err = s.parked(ctx, all, closed, nil)
-	return slices.DeleteFunc(list, func(p ordering.Parking) bool { return !wanted[p.ID] }), err
+	return list, storeError("parked", err)
 }
 
 // parked lists parkings, which a query gives, with their streams, which another
 // one gives.
 func (s *Store) parked(ctx context.Context, parkings, streams string, args []any) (list []ordering.Parking, err error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.gate.leave()
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: s.snapshot()})
 	if err != nil {
-		return nil, storeError("parked", err)
+		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // it only reads
 	byID := map[string]int{}
@@ -213,25 +235,29 @@ func (s *Store) parked(ctx context.Context, parkings, streams string, args []any
 		return nil
 	}, parkings+` ORDER BY since, id`, args...)
 	if err != nil {
-		return nil, storeError("parked", err)
+		return nil, err
 	}
 	err = each(ctx, tx, func(scan func(...any) error) error {
 		var id, stream string
-		var p ordering.Position
-		err := scan(&id, &stream, &p.Number)
+		var p ordering.ParkedStream
+		var closedAt uint64
+		err := scan(&id, &stream, &closedAt, &p.Bound, &p.Waiting)
 		if err != nil {
 			return err
 		}
-		if p.Stream, err = lockkeys.Parse(stream); err != nil {
+		key, err := lockkeys.Parse(stream)
+		if err != nil {
 			return err
 		}
+		at := ordering.PositionAt(key, closedAt)
+		p.Stream, p.Epoch, p.Number = at.Stream, at.Epoch, at.Number
 		if i, ok := byID[id]; ok {
 			list[i].Streams = append(list[i].Streams, p)
 		}
 		return nil
 	}, streams, args...)
 	for i := range list {
-		sortPositions(list[i].Streams)
+		slices.SortFunc(list[i].Streams, func(a, b ordering.ParkedStream) int { return a.Stream.Compare(b.Stream) })
 	}
-	return list, storeError("parked", err)
+	return list, err
 }

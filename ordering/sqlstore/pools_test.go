@@ -30,9 +30,9 @@ func TestHandlersReadBesideTheirTransaction(t *testing.T) {
 		together.Add(atOnce)
 		arrive := make(chan struct{}, atOnce)
 		var log bytes.Buffer
-		sequencer, err := ordering.New(t.Context(), ordering.Config{Store: store,
+		sequencer, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{Store: store,
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+			Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 				select {
 				case arrive <- struct{}{}:
 					together.Done()
@@ -45,7 +45,7 @@ func TestHandlersReadBesideTheirTransaction(t *testing.T) {
 				}
 				return effect(job.Event.Name())(ctx, tx)
 			}),
-			Dispatcher: dispatcher.Config[ordering.Job]{Workers: workers}})
+			Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Workers: workers}})
 		require.NoError(t, err)
 		defer sequencer.Close()
 		for i := range 2 * workers {
@@ -57,7 +57,7 @@ func TestHandlersReadBesideTheirTransaction(t *testing.T) {
 		assert.Equal(t, few, bytes.Contains(log.Bytes(), []byte("more workers")), "who has too many is told")
 	}
 	t.Run("SQLite", func(t *testing.T) {
-		test(t, closed(t)(sqlite.Open(t.Context(), t.TempDir()+"/positions.db")), 64)
+		test(t, closed(t)(sqlite.Open(t.Context(), empty(t))), 64)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		store := closed(t)(postgres.Open(t.Context(), database(t)))
@@ -80,7 +80,7 @@ func TestTheStoreDoesNotWaitForHandlers(t *testing.T) {
 			defer conn.Close()
 		}
 		key := lockkeys.Must("a")
-		states, err := store.Acquire(t.Context(), []lockkeys.Key{key})
+		states, err := in(t, store).Acquire(t.Context(), []lockkeys.Key{key})
 		require.NoError(t, err)
 		fences := ordering.Fences{key: states[0].Fence}
 		leave := make(chan struct{})
@@ -98,16 +98,16 @@ func TestTheStoreDoesNotWaitForHandlers(t *testing.T) {
 			<-entered
 		}
 		e := &ordering.Event{ID: "a-1", Positions: at("a", 1)}
-		require.NoError(t, store.Hold(t.Context(), []*ordering.Event{e}, fences))
-		require.NoError(t, store.Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: at("a", 1), Since: time.Now()}, fences))
-		parked, err := store.Parked(t.Context())
+		require.NoError(t, in(t, store).Hold(t.Context(), []*ordering.Event{e}, fences))
+		require.NoError(t, in(t, store).Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}, fences))
+		parked, err := in(t, store).Parked(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, parked, 1)
-		_, err = store.Held(t.Context(), key, 1, 10, 1<<20)
+		_, err = in(t, store).Held(t.Context(), key, 1, 10, 1<<20)
 		require.NoError(t, err)
-		_, err = store.Look(t.Context(), at("a", 1))
+		_, err = in(t, store).Look(t.Context(), at("a", 1))
 		require.NoError(t, err)
-		require.NoError(t, store.Unpark(t.Context(), "p", fences))
+		require.NoError(t, in(t, store).Unpark(t.Context(), "p", fences))
 		close(leave)
 		wait.Wait()
 	})

@@ -25,6 +25,7 @@ func TestTheServerIsKilled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	store := closed(t)(postgres.Open(t.Context(), server.Database(t)))
+	in(t, store)
 	const workers, kills = 8, 3
 	var told [workers]uint64 // the last number that was said to be durable
 	var commits, failures atomic.Int64
@@ -34,13 +35,13 @@ func TestTheServerIsKilled(t *testing.T) {
 		key := lockkeys.Must(fmt.Sprint("w", i))
 		wait.Go(func() {
 			for ctx.Err() == nil {
-				states, err := store.Acquire(ctx, []lockkeys.Key{key})
+				states, err := in(t, store).Acquire(ctx, []lockkeys.Key{key})
 				if err != nil {
 					failures.Add(1)
 					continue
 				}
 				e := &ordering.Event{Positions: []ordering.Position{{Stream: key, Number: states[0].Last + 1}}}
-				switch err := store.Do(ctx, ordering.NewJob(e, []int64{states[0].Fence}), effect(e.Name())); {
+				switch err := store.Do(ctx, ordering.NewJob(in(t, store), e, []int64{states[0].Fence}), effect(e.Name())); {
 				case err == nil:
 					told[i] = states[0].Last + 1
 					commits.Add(1)
@@ -121,7 +122,7 @@ func TestManyStreamsInOppositeOrders(t *testing.T) {
 		for i := range keys {
 			keys[i] = lockkeys.Must(fmt.Sprint(streams), fmt.Sprint(i))
 		}
-		states, err := store.Acquire(t.Context(), keys)
+		states, err := in(t, store).Acquire(t.Context(), keys)
 		require.NoError(t, err)
 		const events = 40
 		var wait sync.WaitGroup
@@ -136,7 +137,7 @@ func TestManyStreamsInOppositeOrders(t *testing.T) {
 				fences = append(fences, states[at].Fence)
 			}
 			wait.Go(func() {
-				assert.NoError(t, store.Do(t.Context(), ordering.NewJob(e, fences), func(context.Context, *sql.Tx) error { return nil }))
+				assert.NoError(t, store.Do(t.Context(), ordering.NewJob(in(t, store), e, fences), func(context.Context, *sql.Tx) error { return nil }))
 			})
 		}
 		wait.Wait()
@@ -165,7 +166,7 @@ func TestLookWaitsForWhatIsUnderWay(t *testing.T) {
 	<-entered
 	known := make(chan []ordering.NumberState, 1)
 	go func() {
-		states, err := store.Look(t.Context(), j.Event.Positions)
+		states, err := in(t, store).Look(t.Context(), j.Event.Positions)
 		assert.NoError(t, err)
 		known <- states
 	}()

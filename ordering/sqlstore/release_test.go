@@ -24,13 +24,13 @@ func TestAKeyIsKeptUntilTheCommit(t *testing.T) {
 		require.NoError(t, store.Migrate(t.Context(), "bank", []string{
 			`CREATE TABLE accounts (balance BIGINT NOT NULL); INSERT INTO accounts VALUES (0)`}))
 		account := lockkeys.Must("account")
-		sequencer, err := ordering.New(t.Context(), ordering.Config{
+		sequencer, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
 			Store: store,
-			Keys: func(_ *ordering.Event, claim *lockkeys.Claim) error {
+			Keys: func(job ordering.Job[*ordering.Event], claim *lockkeys.Claim) error {
 				claim.Exclusive(account)
 				return nil
 			},
-			Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+			Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 				var balance int
 				if err := tx.QueryRowContext(ctx, `SELECT balance FROM accounts`).Scan(&balance); err != nil {
 					return err

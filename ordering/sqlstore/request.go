@@ -9,16 +9,21 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// step is what the store itself does in a transaction.
+// step is the store's own part of a transaction.
 type step func(ctx context.Context, tx *transaction) error
 
 // transaction is one of the store's own.
-type transaction struct{ *sql.Tx }
+type transaction struct {
+	*sql.Tx
+	terms  map[partition]*termRow // on SQLite, the latest ones read so far; nil for one there is not
+	failed error                  // within Together, of a call that may have written a part
+}
 
-// request is what a caller wants to have written on SQLite. But for withdrawing
-// it while it waits, and for his turns, he leaves it alone until done is closed.
+// request is a write to SQLite that a caller asks for. Until done is closed,
+// the caller may only withdraw it while it waits, and take its turns.
 type request struct {
 	ctx     context.Context
 	own     time.Duration // until the end of ctx, when it came; 0 if that has none
@@ -52,21 +57,22 @@ type turn struct {
 	ended chan error
 }
 
-// run runs the effect. If it ends the goroutine the writer is told so.
+// run runs the effect. If that ends the goroutine, the writer is still
+// notified.
 func (t *turn) run(apply effect) {
-	err := error(&effectError{dispatcher.ErrGoexit})
+	err := error(&effectError{contain.ErrGoexit})
 	defer func() { t.ended <- err }()
 	err = apply.run(t.ctx, t.tx)
 }
 
-// effectTime is how long an effect may take if nobody says otherwise.
+// effectTime is the default time limit of an effect.
 const effectTime = 30 * time.Second
 
-// ErrTooLong is wrapped by the error of an effect that took longer than it may,
-// see [Store.LimitEffects]. What it wrote is undone.
+// ErrTooLong is wrapped by the error of an effect that exceeded its time limit,
+// see [Store.LimitEffects]. It is rolled back.
 var ErrTooLong = errors.New("sqlstore: the effect took too long")
 
-// duration is one that may be changed at any time; 0 is effectTime.
+// duration is a time limit that may be changed at any time; 0 means effectTime.
 type duration struct{ n atomic.Int64 }
 
 func (d *duration) get() time.Duration {
@@ -76,8 +82,8 @@ func (d *duration) get() time.Duration {
 	return effectTime
 }
 
-// ended is why the context of an effect has ended. The dispatcher says so itself
-// of its own.
+// ended returns why the context of an effect has ended. For its own time limit,
+// the dispatcher adds the cause itself.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrTooLong) || cause == context.DeadlineExceeded {
 		return cause
@@ -91,11 +97,11 @@ func (d *duration) context(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, limit, tooLong(limit))
 }
 
-// LimitEffects sets how long an effect of [Store.Do] or [Store.InTx] may take,
-// 30 s by default; the context that it is called with ends then. On SQLite
-// nobody else can write meanwhile, and on PostgreSQL it keeps a connection and
-// locks. The time begins when the effect does, and is less if the attempt's is,
-// by [dispatcher.Config].Timeout.
+// LimitEffects sets how long an effect of [Store.Do] or [InTx] may take, 30 s
+// by default; its context ends then. On SQLite no other write is possible
+// during that time, and on PostgreSQL the effect keeps a connection and locks.
+// The time begins with the effect, and is shorter if that of the attempt is, by
+// [dispatcher.Config].Timeout.
 func (s *Store) LimitEffects(d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("sqlstore: effects cannot be limited to %v: give a positive time", d)
@@ -108,9 +114,9 @@ func tooLong(limit time.Duration) error {
 	return fmt.Errorf("%w: more than %v, see Store.LimitEffects", ErrTooLong, limit)
 }
 
-// time returns the context of the request's effect, whose turn it is. It ends
-// with the caller's. But if that is the time of the attempt, it begins now: the
-// effects that were waited for have not used it up.
+// time returns the context of the request's effect when its turn has come. It
+// ends with the caller's context. But the time of the attempt begins now: the
+// effects before it have not used it up.
 func (r *request) time(limit time.Duration) (context.Context, context.CancelFunc) {
 	cause := tooLong(limit)
 	if r.own == 0 {

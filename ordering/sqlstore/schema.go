@@ -8,6 +8,10 @@ import (
 
 // steps are the versions of the schema.
 //
+// Numbers, in all columns, are places, see [ordering.Position.Place]: epoch times
+// 100000000000000 plus number. That of epoch 0 is the number, so tables from before
+// there were epochs are as they were.
+//
 // Invariant: of a stream, the numbers up to last are done, and those in its
 // spans in ordering_done, which start above last+1 and neither overlap nor
 // touch; the column spans is how many there are.
@@ -68,18 +72,19 @@ func steps(d sqldb.Dialect) []string {
 			CREATE TABLE ordering_session (token BIGINT NOT NULL);
 			INSERT INTO ordering_session (token) VALUES (0)`, text),
 		byNumbers(d),
+		byConsumers(d),
 	}
 }
 
-// byNumbers is the step after which events are known by their numbers, which
-// their IDs had been. Of two events with one ID only one had been kept; what was
-// kept stays. Where two job states have a number in common, that of the event
-// that was processed stays.
+// byNumbers is the step after which events are identified by their numbers
+// instead of their IDs. Of two events with one ID only one had been stored, and
+// stays. Of two job states with a common number, that of the processed event
+// stays.
 //
-// Job states are kept under the first number that the event made done, in the
-// order of the streams. What was skipped has records of its own, which do not
-// overlap. The column pruned is the largest number of a stream of which a job
-// state was pruned; of what was pruned until now nobody knows, so it may be any.
+// Job states are stored under the first number that the event made done, in the
+// order of the streams. Skipped ranges have records of their own, which do not
+// overlap. The column pruned is the largest number of a stream whose job state
+// was pruned; since earlier prunings are not recorded, it may be any number.
 func byNumbers(d sqldb.Dialect) string {
 	t := struct{ id, bytes, table, positions, after string }{
 		id: `INTEGER PRIMARY KEY`, bytes: `BLOB`, table: ` WITHOUT ROWID`,

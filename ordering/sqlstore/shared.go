@@ -17,59 +17,60 @@ type SQLite struct {
 	// [driver.ExecerContext], [driver.QueryerContext], [driver.Pinger],
 	// [driver.SessionResetter] and [driver.Validator].
 	Writes driver.Connector
-	// Guard sees to it that a connection of Writes asks a guard.
+	// Guard makes a connection of Writes consult a guard.
 	Guard func(driver.Conn, Guard) error
 	Own   *sql.DB // for the store's own reads, with several connections
 	Reads *sql.DB // for [Store.DB]
 }
 
-// Guard is what the connection by which a store writes has to ask: on the
-// goroutine that uses the connection, in the midst of its call.
+// Guard is consulted by the connection with which a store writes, on the
+// goroutine that uses the connection, during its call.
 type Guard interface {
 	// MayControl reports whether a statement may be compiled that begins or
 	// ends a transaction, such as COMMIT, or divides one, such as RELEASE; the
 	// savepoint is "" for the former.
 	MayControl(statement, savepoint string) bool
-	// MaySet reports whether one may be that changes the connection rather than
-	// the database: a pragma, ATTACH or DETACH.
+	// MaySet reports whether a statement may be compiled that changes the
+	// connection rather than the database: a pragma, ATTACH or DETACH.
 	MaySet(statement string) bool
 	// MayCommit reports whether SQLite may commit; if not it rolls back.
 	MayCommit() bool
-	// RolledBack says that SQLite has rolled a transaction back, not only to a
-	// savepoint.
+	// RolledBack must be called when SQLite has rolled back a transaction, not
+	// only to a savepoint.
 	RolledBack()
 }
 
 // ErrForbidden is wrapped by the error of a statement that an effect must not
-// use: one that would end its transaction or, on SQLite, where it shares that
-// with others, change the connection. Savepoints it may have, but on SQLite for
-// one of the name that the store uses.
+// use: one that would end its transaction or, on SQLite, where that is shared,
+// change the connection. Savepoints are allowed, except on SQLite one with the
+// name that the store uses.
 var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
 
 // ErrEnded is wrapped by the error of an effect that has ended its transaction,
-// which is the store's to commit: by calling its Commit or Rollback, or by a
-// statement after which the database rolls back, such as INSERT OR ROLLBACK of
-// SQLite. What it wrote is undone, unless the statement was a COMMIT that
-// PostgreSQL was sent among others; then the next attempt finds a duplicate.
+// which only the store may commit: by calling Commit or Rollback, or by a
+// statement that makes the database roll back, such as INSERT OR ROLLBACK on
+// SQLite. It is rolled back, unless the statement was a COMMIT sent to
+// PostgreSQL in a text of several statements; then the next attempt finds a
+// duplicate.
 var ErrEnded = errors.New("sqlstore: the effect has ended its transaction")
 
-// errLost is the error of a shared transaction that is no more.
+// errLost is the error of a shared transaction that was rolled back.
 var errLost = errors.New("sqlstore: SQLite has rolled back the shared transaction")
 
 // savepoint is the name of the store's own.
 const savepoint = "interlock_part"
 
 // shared is the connection by which an SQLite store writes, and the transaction
-// on it that the requests of a group share. Each has a part of that: a
-// [sql.Tx] of its own, which is a savepoint. So whatever a request leaves open
-// ends with its part, and nothing that it keeps can be used in that of another.
+// on it that the requests of a group share. Each has a part of that: a [sql.Tx]
+// of its own, which is a savepoint. So anything that a request leaves open ends
+// with its part, and nothing that it keeps can be used in another part.
 //
-// Invariant: SQLite commits on this connection what [shared.commit] commits and
-// nothing else, but while [shared.alone] runs. So an effect that loses the
-// transaction, by a statement that makes SQLite roll back, writes nothing after
-// that, where each statement would be a transaction of its own.
+// Invariant: on this connection SQLite commits only in [shared.commit], and
+// while [shared.alone] runs. So after an effect has lost the transaction, by a
+// statement that makes SQLite roll back, it cannot write anything, although
+// each statement would be a transaction of its own.
 //
-// The writer has it, one call at a time.
+// It belongs to the writer, one call at a time.
 type shared struct {
 	db      *sql.DB // of one connection; Prepare may come in between
 	free    atomic.Bool
@@ -87,14 +88,14 @@ func newShared(s SQLite) *shared {
 }
 
 // begin begins a part; the first one begins the transaction. The error wraps
-// errLost if that is no more.
+// errLost if that was rolled back.
 func (s *shared) begin(first bool) (*sql.Tx, error) {
 	s.first.Store(first)
 	return s.db.BeginTx(context.Background(), nil)
 }
 
-// keep ends a part. The error is ErrEnded if it has ended already, and then it
-// is undone, or wraps errLost.
+// keep ends a part and keeps its writes. The error is ErrEnded if it has ended
+// already, and then it is undone, or wraps errLost.
 func (s *shared) keep(tx *sql.Tx) error {
 	s.keeping.Store(true)
 	err := tx.Commit()
@@ -110,8 +111,8 @@ func (s *shared) keep(tx *sql.Tx) error {
 	return ErrEnded
 }
 
-// undo undoes a part, and with it what is open in it. The error means that all
-// of the transaction is to be undone.
+// undo undoes a part, with everything open in it. After an error, the whole
+// transaction must be undone.
 func (s *shared) undo(tx *sql.Tx) error {
 	err := tx.Rollback()
 	if s.part.Load().conn.lost.Load() {
@@ -138,16 +139,16 @@ func (s *shared) end(statement string) error {
 	return errors.Join(err, c.Close())
 }
 
-// alone runs do, which may use the connection as any other. There must be no
-// transaction.
+// alone runs do, which may use the connection without restrictions. There must
+// be no transaction.
 func (s *shared) alone(do func(db *sql.DB) error) error {
 	s.free.Store(true)
 	defer s.free.Store(false)
 	return do(s.db)
 }
 
-// lend says that an effect has the part until the function that it returns is
-// called: statements without an end of their own then end with ctx.
+// lend gives the part to an effect until back is called: statements without a
+// deadline of their own then end with ctx.
 func (s *shared) lend(ctx context.Context) (back func()) {
 	s.effect.Store(&ctx)
 	return func() { s.effect.Store(nil) }

@@ -7,35 +7,35 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-func loadSpans(ctx context.Context, db queryer, stream string) (done ordering.Spans, err error) {
+func loadSpans(ctx context.Context, db queryer, consumer int64, stream string) (done ordering.Spans, err error) {
 	err = each(ctx, db, func(scan func(...any) error) error {
 		var r ordering.Span
 		err := scan(&r.From, &r.To)
 		done = append(done, r)
 		return err
-	}, `SELECT first, last FROM ordering_done WHERE stream = $1 ORDER BY first`, stream)
+	}, `SELECT first, last FROM ordering_done WHERE consumer = $1 AND stream = $2 ORDER BY first`, consumer, stream)
 	return done, err
 }
 
 // writeDone makes r done as well in a stream of which done is above last.
-func writeDone(ctx context.Context, tx *transaction, r row, done ordering.Spans, more ordering.Span) error {
+func writeDone(ctx context.Context, tx *transaction, consumer int64, r row, done ordering.Spans, more ordering.Span) error {
 	next, rest := slices.Clone(done).Add(more).Absorb(r.last + 1)
 	for _, old := range done {
 		if !slices.Contains(rest, old) {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM ordering_done WHERE stream = $1 AND first = $2`, r.stream, int64(old.From)); err != nil {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM ordering_done WHERE consumer = $1 AND stream = $2 AND first = $3`, consumer, r.stream, int64(old.From)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, span := range rest {
 		if !slices.Contains(done, span) {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_done (stream, first, last) VALUES ($1, $2, $3)`,
-				r.stream, int64(span.From), int64(span.To)); err != nil {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO ordering_done (consumer, stream, first, last) VALUES ($1, $2, $3, $4)`,
+				consumer, r.stream, int64(span.From), int64(span.To)); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (stream, last, spans) VALUES ($1, $2, $3)
-		ON CONFLICT (stream) DO UPDATE SET last = excluded.last, spans = excluded.spans`, r.stream, int64(next-1), len(rest))
+	_, err := tx.ExecContext(ctx, `INSERT INTO ordering_streams (consumer, stream, last, spans) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (consumer, stream) DO UPDATE SET last = excluded.last, spans = excluded.spans`, consumer, r.stream, int64(next-1), len(rest))
 	return err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Store is an [ordering.Store] in a database. Packages sqlite and postgres open
-// one. Its methods may be called from any number of goroutines at once.
+// one. Its methods are safe for concurrent use.
 type Store struct {
 	db      *sql.DB // for the store's own reads
 	reads   *sql.DB // for the caller's
@@ -24,38 +24,61 @@ type Store struct {
 	backend backend
 	commits *atomic.Int64
 	limit   *duration // of effects
-	gate    gate
+
+	consumers consumers
+	gate      gate
+	solo      ordering.Solo
 }
 
-// backend is what the databases do differently.
+// Solo is that of all sequencers on the store.
+func (s *Store) Solo() *ordering.Solo { return &s.solo }
+
+// backend is implemented for each kind of database.
 type backend interface {
 	// write runs do in a transaction and commits it.
 	write(ctx context.Context, do step) error
-	// writeFor does so for a handler, with its effect after do if it is not nil.
+	// writeFor is write for a handler: it also runs its effect after do, if
+	// that is not nil.
 	writeFor(ctx context.Context, do step, apply effect) error
-	// alone runs do, which makes transactions of its own to write.
+	// alone runs do, which makes its own write transactions.
 	alone(ctx context.Context, do func(db *sql.DB) error) error
-	// acquire takes over the streams, which are sorted and have no doubles,
-	// and returns their rows in that order.
-	acquire(ctx context.Context, streams []string) ([]row, error)
-	// advance makes the numbers of an event done that are the next ones of
-	// their streams, in the order of those, up to the first that is not, and
-	// returns how many. If it was all of them, the job state is kept as well.
+	// begin begins the term and fills it in; its consumer is set.
+	begin(ctx context.Context, t *termOf) error
+	// toChange waits for the writes of the term that are under way, and keeps
+	// others from writing in it until the end of the transaction.
+	toChange(ctx context.Context, tx *transaction, t termOf) error
+	// changed must be called after the row of the term has changed in a
+	// transaction.
+	changed(t termOf)
+	// inTerm returns an error if the term has ended, and keeps the next one
+	// from beginning before the end of the transaction.
+	inTerm(ctx context.Context, tx *transaction, t termOf) error
+	// acquire takes over the streams, which are sorted and unique, and returns
+	// their rows in that order. It fails if the term has ended.
+	acquire(ctx context.Context, t termOf, streams []string) ([]row, error)
+	// advance marks the numbers of an event as done, in the order of its
+	// streams, up to the first number that is not the next one of its stream,
+	// and returns how many. If it was all of them, it also stores the job
+	// state. It does nothing if the term has ended.
 	advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error)
-	// lock returns the rows of streams, so that nobody else changes them
-	// before the end of the transaction, in the order of the streams.
-	lock(ctx context.Context, tx *transaction, streams []string) ([]row, error)
-	// fences tells whether the row belongs to who has a token.
-	fences(r row, fence int64) bool
-	// check gives an error that wraps ErrFenced unless all tokens are good, and
-	// lets nobody take their streams over before the end of the transaction.
-	check(ctx context.Context, tx *transaction, fences ordering.Fences) error
-	// lockParking does so, lets nobody else park or resume meanwhile, and
-	// likewise has the streams of the parking to itself.
-	lockParking(ctx context.Context, tx *transaction, parking string, fences ordering.Fences) error
+	// lock returns the rows of streams, in the order of the streams, and locks
+	// them until the end of the transaction.
+	lock(ctx context.Context, tx *transaction, t termOf, streams []string) ([]row, error)
+	// fences reports whether the token is that of the row's holder.
+	fences(t termOf, r row, fence int64) bool
+	// check returns an error that wraps ErrFenced unless all tokens are valid,
+	// and keeps their streams from being taken over before the end of the
+	// transaction.
+	check(ctx context.Context, tx *transaction, t termOf, fences ordering.Fences) error
+	// lockParking is check that also locks the parking and its streams: no
+	// other transaction parks or resumes until the end of this one.
+	lockParking(ctx context.Context, tx *transaction, t termOf, parking string, fences ordering.Fences) error
 	// look calls use for each of the positions, in any order, with the columns
-	// of lookUp, all of one moment.
-	look(ctx context.Context, positions []ordering.Position, use scanner) error
+	// of lookUp, all from one snapshot. It fails if the term has ended.
+	look(ctx context.Context, t termOf, positions []ordering.Position, use scanner) error
+	// lookCommands calls use for each known ID, in any order, with the ID and
+	// commandColumns, all from one snapshot. It fails if the term has ended.
+	lookCommands(ctx context.Context, t termOf, ids []string, use scanner) error
 	close() error
 	waiting() int
 }
@@ -72,19 +95,20 @@ type row struct {
 	heldAt   uint64 // the first held number; of acquired rows only
 }
 
-// DB returns the database, for reads, and on PostgreSQL for an outbox, its relay
-// and whatever else the caller has there. It has 16 connections that are neither
-// of the store's transactions nor of its own reads, so that none of those is
-// waited for; its settings may be changed. Like with any pool, who holds rows or
-// a transaction of it and asks for more of it can wait for ever, if others do
-// the same: give such calls a context that ends, as that of an effect does.
+// DB returns the database, for reads, and on PostgreSQL also for an outbox, its
+// relay and other tables of the caller. It has 16 connections, apart from those
+// of the store's transactions and reads, so these never wait for it; its
+// settings may be changed. As with any pool, a caller that holds rows or a
+// transaction of it and asks for another connection can wait for ever, if
+// others do the same: use a context with a deadline for such calls, as an
+// effect has.
 //
-// Writes belong into [Store.Do] and [Store.Write]: what goes past them on SQLite
-// waits for the store's own transactions, and they for it.
+// Write with [Store.Do] and [Store.Write]: other writes on SQLite block the
+// store's own transactions, and are blocked by them.
 func (s *Store) DB() *sql.DB { return s.reads }
 
-// MaxHandlers is how many handlers can have a transaction at the same time; 0 on
-// SQLite, where they take turns. One more waits for a connection.
+// MaxHandlers returns how many handlers can have a transaction at the same
+// time; 0 on SQLite, where they take turns. Others wait for a connection.
 func (s *Store) MaxHandlers() int {
 	if s.dialect == sqldb.SQLite {
 		return 0
@@ -92,8 +116,8 @@ func (s *Store) MaxHandlers() int {
 	return s.writes.Stats().MaxOpenConnections
 }
 
-// Prepare makes a statement for the effects of jobs, which use it by
-// [sql.Tx.StmtContext]. On SQLite that spares parsing it each time, which can
+// Prepare makes a statement for the effects of jobs, which use it with
+// [sql.Tx.StmtContext]. On SQLite that saves parsing it each time, which can
 // take as long as running it.
 func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	if err := s.enterToWrite(ctx); err != nil {
@@ -104,17 +128,16 @@ func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // ErrComponent is wrapped by the error of [Store.Migrate] for a name that is
-// reserved or none.
+// reserved or invalid.
 var ErrComponent = sqldb.ErrComponent
 
-// Migrate brings tables of the caller's own up to date, in the same database:
-// it takes those of the steps that it has not taken before under the name
-// component, which has 1 to 64 letters, digits, or any of _ - . / of ASCII;
-// "ordering" and "outbox" are the library's own, and refused with
-// [ErrComponent]. Steps are SQL; a step that was released must not be changed any
-// more, new ones are added at the end. It may be called by several processes
-// at once. The error wraps [ordering.ErrSchema] if the tables were made by a
-// program that has more steps.
+// Migrate migrates the caller's own tables in the same database: it runs those
+// of the steps that it has not run before under the name component, which has 1
+// to 64 ASCII letters, digits, or any of _ - . /; "ordering" and "outbox" are
+// reserved for the library, and refused with [ErrComponent]. Steps are SQL; a
+// released step must not be changed, new ones are appended. Several processes
+// may call Migrate at once. The error wraps [ordering.ErrSchema] if the tables
+// were made by a program that has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
 	if err := sqldb.CheckComponent(component); err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
@@ -134,11 +157,12 @@ func migrate(ctx context.Context, db *sql.DB, d sqldb.Dialect, component string,
 	return err
 }
 
-// Commits is how many transactions were committed since the store was opened.
+// Commits returns the number of transactions committed since the store was
+// opened.
 func (s *Store) Commits() int64 { return s.commits.Load() }
 
-// Waiting is how many commits wait for the one writer of SQLite; 0 on
-// PostgreSQL.
+// Waiting returns the number of commits that wait for the single writer of
+// SQLite; 0 on PostgreSQL.
 func (s *Store) Waiting() int { return s.backend.waiting() }
 
 // Close implements [ordering.Store]. It waits for the calls that have begun.
@@ -149,7 +173,8 @@ func (s *Store) Close() error {
 	return errors.Join(s.backend.close(), s.db.Close(), s.reads.Close())
 }
 
-// enter tells whether the store may be used. Who has entered leaves the gate.
+// enter returns an error if the store must not be used. Otherwise the caller
+// must leave the gate later.
 func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -160,10 +185,14 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// enterToWrite does so for what may wait for effects to end.
+// enterToWrite is enter for calls that may wait for effects to end: it refuses
+// effects themselves.
 func (s *Store) enterToWrite(ctx context.Context) error {
 	if err := s.nested(ctx); err != nil {
 		return err
+	}
+	if s.together(ctx) != nil {
+		return ErrTogether
 	}
 	return s.enter(ctx)
 }
@@ -177,7 +206,7 @@ func (s *Store) write(ctx context.Context, op string, do step) error {
 	return storeError(op, s.backend.write(ctx, do))
 }
 
-// writeWith does so for a handler, with its effect if that is not nil.
+// writeWith is write for a handler, with its effect if that is not nil.
 func (s *Store) writeWith(ctx context.Context, op string, do step, apply effect) error {
 	if err := s.enterToWrite(ctx); err != nil {
 		return err
@@ -186,22 +215,32 @@ func (s *Store) writeWith(ctx context.Context, op string, do step, apply effect)
 	return storeError(op, s.backend.writeFor(ctx, do, apply))
 }
 
-// storeError marks an error of the database, if it is that.
+// storeError wraps an error of the database in an [*ordering.StoreError]; other
+// errors are returned as they are.
 func storeError(op string, err error) error {
 	if effect, ok := err.(*effectError); ok {
 		return effect.error
 	}
 	switch {
-	case err == nil, errors.Is(err, ordering.ErrDuplicate), errors.Is(err, ordering.ErrFenced),
-		errors.As(err, new(*ordering.StoreError)):
+	case err == nil, errors.Is(err, ordering.ErrDuplicate), errors.Is(err, ordering.ErrFenced), errors.Is(err, ordering.ErrReply),
+		errors.As(err, new(*ordering.LostError)), errors.As(err, new(*ordering.StoreError)):
 		return err
 	}
 	return &ordering.StoreError{Op: op, Err: err}
 }
 
-// Acquire implements [ordering.Store].
-func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
-	if err := s.enter(ctx); err != nil {
+// Reader implements [ordering.Store].
+func (s *Store) Reader(name string) ordering.Reader {
+	if name == "" {
+		name = ordering.DefaultConsumer
+	}
+	return reader{s, name}
+}
+
+// Acquire implements [ordering.Term].
+func (t *term) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.StreamState, error) {
+	s := t.store
+	if err := s.enterToWrite(ctx); err != nil {
 		return nil, err
 	}
 	defer s.gate.leave()
@@ -213,13 +252,13 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 		texts[i] = key.String()
 	}
 	sorted := slices.Sorted(slices.Values(texts))
-	rows, err := s.backend.acquire(ctx, sorted)
+	rows, err := s.backend.acquire(ctx, t.termOf, sorted)
 	if err != nil {
 		return nil, storeError("acquire", err)
 	}
 	byStream := make(map[string]ordering.StreamState, len(rows))
 	for _, r := range rows {
-		if byStream[r.stream], err = s.state(ctx, r); err != nil {
+		if byStream[r.stream], err = s.state(ctx, t.consumer, r); err != nil {
 			return nil, storeError("acquire", err)
 		}
 	}
@@ -230,11 +269,7 @@ func (s *Store) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering
 	return states, nil
 }
 
-func fenced(stream string, fence int64) error {
-	return fmt.Errorf("%w: %s, token %d", ordering.ErrFenced, stream, fence)
-}
-
-func (s *Store) state(ctx context.Context, r row) (ordering.StreamState, error) {
+func (s *Store) state(ctx context.Context, consumer int64, r row) (ordering.StreamState, error) {
 	state := ordering.StreamState{Last: r.last, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
 	if r.heldAt > 0 && (state.HeldAt == 0 || r.heldAt < state.HeldAt) {
 		state.HeldAt = r.heldAt
@@ -243,7 +278,7 @@ func (s *Store) state(ctx context.Context, r row) (ordering.StreamState, error) 
 		return state, nil
 	}
 	var err error
-	state.Done, err = loadSpans(ctx, s.db, r.stream)
+	state.Done, err = loadSpans(ctx, s.db, consumer, r.stream)
 	return state, err
 }
 
@@ -270,7 +305,7 @@ func each(ctx context.Context, db queryer, use scanner, query string, args ...an
 	return rows.Err()
 }
 
-// Times are kept in microseconds since 1970, the zero time as 0.
+// Times are stored in microseconds since 1970, the zero time as 0.
 func toMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -285,14 +320,10 @@ func fromMicros(n int64) time.Time {
 	return time.UnixMicro(n).UTC()
 }
 
-// snapshot is the isolation level in which several reads see one moment.
+// snapshot returns the isolation level in which several reads are consistent.
 func (s *Store) snapshot() sql.IsolationLevel {
 	if s.dialect == sqldb.PostgreSQL {
 		return sql.LevelRepeatableRead
 	}
 	return sql.LevelDefault // of SQLite, that of every transaction
-}
-
-func sortPositions(list []ordering.Position) {
-	slices.SortFunc(list, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
 }

@@ -49,10 +49,10 @@ func TestWhatTheOneBeforeSees(t *testing.T) {
 		refused := map[string]error{
 			"Do":     first.Do(t.Context(), lost, effect("zombie")),
 			"Commit": first.Commit(t.Context(), lost.Record()),
-			"Skip":   first.Skip(t.Context(), ordering.Skipped{Stream: key, From: 1, To: 1, Fence: fences[key], Time: time.Now()}),
-			"Hold":   first.Hold(t.Context(), []*ordering.Event{lost.Event}, fences),
-			"Park":   first.Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: at("lost", 1), Since: time.Now()}, fences),
-			"Unpark": first.Unpark(t.Context(), "p", fences),
+			"Skip":   in(t, first).Skip(t.Context(), ordering.Skipped{Stream: key, From: 1, To: 1, Fence: fences[key], Time: time.Now()}),
+			"Hold":   in(t, first).Hold(t.Context(), []*ordering.Event{lost.Event}, fences),
+			"Park":   in(t, first).Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}, fences),
+			"Unpark": in(t, first).Unpark(t.Context(), "p", fences),
 		}
 		for name, err := range refused {
 			require.ErrorIs(t, err, ordering.ErrFenced, name)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -107,7 +106,7 @@ func TestNoEffectDefeatsItsNeighbours(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+			store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 			require.NoError(t, store.Migrate(t.Context(), "one", []string{`CREATE TABLE one (n INTEGER PRIMARY KEY);
 				INSERT INTO one VALUES (1);
 				CREATE TRIGGER t BEFORE DELETE ON one BEGIN SELECT RAISE(ROLLBACK, 'no'); END`}))
@@ -144,7 +143,7 @@ func count(t *testing.T, store *sqlstore.Store, id string) (n int) {
 // TestManyEffectsThatDefeatTheirGroup: those beside them are applied, and none
 // more than twice.
 func TestManyEffectsThatDefeatTheirGroup(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	require.NoError(t, store.Migrate(t.Context(), "one", []string{`CREATE TABLE one (n INTEGER PRIMARY KEY); INSERT INTO one VALUES (1)`}))
 	const n = 60
 	calls := make([]int, n)
@@ -193,7 +192,7 @@ func TestWhatAnEffectKeeps(t *testing.T) {
 
 // TestAStatementOutsideOfItsTransaction writes nothing.
 func TestAStatementOutsideOfItsTransaction(t *testing.T) {
-	store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 	insert, err := store.Prepare(t.Context(), `INSERT INTO effects VALUES ('stray')`)
 	require.NoError(t, err)
 	_, err = insert.ExecContext(t.Context())
@@ -222,7 +221,7 @@ func TestAnEffectThatHangs(t *testing.T) {
 	}
 	for name, hang := range hangs {
 		t.Run(name, func(t *testing.T) {
-			store := closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db")))
+			store := closed(t)(sqlite.Open(t.Context(), empty(t)))
 			require.Error(t, store.LimitEffects(0))
 			require.NoError(t, store.LimitEffects(50*time.Millisecond))
 			before, after := job(t, store, "before", 1), job(t, store, "after", 1)
@@ -262,15 +261,15 @@ func TestAnEffectThatHangs(t *testing.T) {
 // up the others' attempts.
 func TestTheTimeOfAnAttempt(t *testing.T) {
 	test := func(t *testing.T, store *sqlstore.Store, timeout time.Duration) {
-		sequencer, err := ordering.New(t.Context(), ordering.Config{Store: store,
-			Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+		sequencer, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{Store: store,
+			Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 				if job.Event.Type == "slow" {
 					<-ctx.Done()
 					return ctx.Err()
 				}
 				return effect(job.Event.Name())(ctx, tx)
 			}),
-			Dispatcher: dispatcher.Config[ordering.Job]{Timeout: timeout, MaxAttempts: 2}})
+			Dispatcher: dispatcher.Config[ordering.Job[*ordering.Event]]{Timeout: timeout, MaxAttempts: 2}})
 		require.NoError(t, err)
 		defer sequencer.Close()
 		const slow, quick = 3, 20
@@ -292,7 +291,7 @@ func TestTheTimeOfAnAttempt(t *testing.T) {
 		assert.Equal(t, quick, effects(t, store))
 	}
 	t.Run("SQLite", func(t *testing.T) {
-		test(t, closed(t)(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "positions.db"))), 100*time.Millisecond)
+		test(t, closed(t)(sqlite.Open(t.Context(), empty(t))), 100*time.Millisecond)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		test(t, closed(t)(postgres.Open(t.Context(), database(t)+"&pool_max_conns=1")), 500*time.Millisecond)

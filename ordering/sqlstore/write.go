@@ -5,10 +5,10 @@ import (
 	"database/sql"
 )
 
-// Write runs apply in a transaction of its own and commits it: for tables of the
-// caller's that go with no event. What is said of the effect of [Store.Do] holds
-// for apply. On SQLite only whoever opened the database last may write; for another
-// one the error wraps [ordering.ErrFenced].
+// Write runs apply in a transaction of its own and commits it, for writes to
+// the caller's tables that belong to no event. The rules for the effect of
+// [Store.Do] hold for apply. On SQLite only the store that opened the database
+// last may write; for another one the error wraps [ordering.ErrFenced].
 func (s *Store) Write(ctx context.Context, apply func(ctx context.Context, tx *sql.Tx) error) error {
 	nothing := func(context.Context, *transaction) error { return nil }
 	return s.writeWith(ctx, "write", nothing,

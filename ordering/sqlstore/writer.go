@@ -14,18 +14,18 @@ import (
 )
 
 // writer makes the transactions of an SQLite database, which has one writer at
-// a time. To flush one to the disk costs the same for one request as for many,
-// so they share transactions: a goroutine, which is there while there are
+// a time. Flushing to disk costs the same for one request as for many, so they
+// share transactions (group commit): a goroutine, which lives while there are
 // requests, writes them one after the other and commits when none is left.
-// While it waits for the disk the next ones gather.
+// While it waits for the disk, the next ones gather.
 //
-// An effect runs on the goroutine of its caller, who is lent the transaction.
-// If it has not come back when its context has ended, its part is undone and
-// the writer goes on without it, so one that hangs does not hold up the others.
+// An effect runs on the goroutine of its caller, which borrows the transaction.
+// If it has not returned when its context has ended, its part is undone and the
+// writer goes on without it, so one that hangs does not block the others.
 //
-// If the transaction is undone, those of its requests that were written begin
-// again, each in a transaction alone: then nobody but itself can undo it, and
-// if the commit fails it is its own that fails.
+// If the transaction is undone, its written requests are run again, each in a
+// transaction of its own: then no other request can undo it, and a failed
+// commit is its own.
 type writer struct {
 	shared  *shared
 	token   int64     // of this session; a newer one in the database has it
@@ -36,7 +36,7 @@ type writer struct {
 
 	mu struct {
 		sync.Mutex
-		busy    bool // the goroutine is there
+		busy    bool // the goroutine is running
 		waiting []*request
 	}
 }
@@ -44,36 +44,38 @@ type writer struct {
 // group is the requests of one transaction.
 type group struct {
 	begun   bool
-	alone   bool       // nobody joins
-	size    int        // requests so far
-	written []*request // without an error
+	alone   bool                   // nobody joins
+	size    int                    // requests so far
+	written []*request             // without an error
+	terms   map[partition]*termRow // see transaction
 }
 
-// maxGroup bounds what is written in one transaction, and so how long the
-// first waits for the last.
+// maxGroup bounds the requests in one transaction, and so the wait of the first
+// for the last.
 const maxGroup = 512
 
-// newWriter begins a session: that of whoever had the database is over.
+// newWriter begins a session, which ends the session of the previous owner of
+// the database.
 func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error) {
-	w := &writer{shared: s, limit: limit}
+	w := &writer{shared: s, limit: limit, group: group{terms: map[partition]*termRow{}}}
 	err := s.alone(func(db *sql.DB) error {
 		return db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
 	})
 	return w, err
 }
 
-// write has do run in a transaction, and returns when that is committed.
+// write runs do in a transaction, and returns when that is committed.
 func (w *writer) write(ctx context.Context, do step) error { return w.await(newRequest(ctx, do, nil)) }
 
-// alone runs do when it is its turn, with the connection as any other.
+// alone runs do when its turn comes, with unrestricted use of the connection.
 func (w *writer) alone(ctx context.Context, do func(db *sql.DB) error) error {
 	r := newRequest(ctx, nil, nil)
 	r.outside, r.alone = do, true
 	return w.await(r)
 }
 
-// await has a request written, and returns when that is committed. Here its
-// effect runs.
+// await queues a request and returns when it is committed. Its effect runs
+// here.
 func (w *writer) await(r *request) error {
 	w.mu.Lock()
 	w.mu.waiting = append(w.mu.waiting, r)
@@ -90,8 +92,8 @@ func (w *writer) await(r *request) error {
 		case <-r.done:
 			return r.err
 		case <-over:
-			// To wait for one's turn is no part of an attempt, which has a
-			// time of its own once it is that; see request.time.
+			// The wait for the turn does not count as time of the attempt,
+			// which begins with the turn; see request.time.
 			if over = nil; context.Cause(r.ctx) != dispatcher.ErrTimeout && w.withdraw(r) {
 				return r.ctx.Err()
 			}
@@ -99,7 +101,8 @@ func (w *writer) await(r *request) error {
 	}
 }
 
-// withdraw takes back a request that is not being written yet.
+// withdraw removes a request that is not being written yet, and reports whether
+// it could.
 func (w *writer) withdraw(r *request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +113,7 @@ func (w *writer) withdraw(r *request) bool {
 	return i >= 0
 }
 
-// serve is the life of the goroutine.
+// serve is the writer's goroutine.
 func (w *writer) serve() {
 	for r := w.next(); r != nil; r = w.next() {
 		if r.outside != nil {
@@ -121,8 +124,8 @@ func (w *writer) serve() {
 	}
 }
 
-// next returns the next request. If there is none that may join the group, the
-// group is ended first. It returns nil when nobody waits any more.
+// next returns the next request. If none may join the group, the group is ended
+// first. It returns nil when no request is left.
 func (w *writer) next() *request {
 	if g := &w.group; g.begun && !g.alone && g.size < maxGroup {
 		if r := w.take(true); r != nil {
@@ -161,7 +164,7 @@ func (w *writer) serveOne(r *request) {
 		w.abandon()
 		return
 	}
-	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx}); err == nil && r.apply != nil {
+	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, terms: g.terms}); err == nil && r.apply != nil {
 		err = w.lend(r, tx)
 	}
 	var lost error
@@ -179,7 +182,7 @@ func (w *writer) serveOne(r *request) {
 	}
 }
 
-// undone says of the error of keep that it is because of the effect.
+// undone converts the error of keep to one of the effect.
 func undone(lost error) error {
 	if lost == ErrEnded {
 		return lost
@@ -187,8 +190,8 @@ func undone(lost error) error {
 	return fmt.Errorf("%w: %w", ErrEnded, lost)
 }
 
-// begin begins the part of a request, and for the first one the group, if the
-// session is not over.
+// begin begins the part of a request, and with the first one the group, if the
+// session has not ended.
 func (w *writer) begin() (*sql.Tx, error) {
 	first := !w.group.begun
 	tx, err := w.shared.begin(first)
@@ -208,7 +211,7 @@ func (w *writer) begin() (*sql.Tx, error) {
 	return tx, nil
 }
 
-// lend has the caller run his effect.
+// lend lets the caller run its effect.
 func (w *writer) lend(r *request, tx *sql.Tx) error {
 	ctx, cancel := r.time(w.limit.get())
 	defer cancel()
@@ -223,8 +226,8 @@ func (w *writer) lend(r *request, tx *sql.Tx) error {
 	}
 }
 
-// commit commits the group, if there is anything to commit. Nobody relies on
-// what there is otherwise.
+// commit commits the group, if a request was written. Otherwise no caller
+// depends on it.
 func (w *writer) commit() {
 	g := &w.group
 	if len(g.written) == 0 {
@@ -247,7 +250,7 @@ func (w *writer) commit() {
 	w.forget()
 }
 
-// abandon undoes the group. What was written begins again.
+// abandon undoes the group. Its written requests are run again.
 func (w *writer) abandon() {
 	g := &w.group
 	if g.begun {
@@ -264,10 +267,11 @@ func (w *writer) abandon() {
 
 func (w *writer) forget() {
 	clear(w.group.written)
-	w.group = group{written: w.group.written[:0]}
+	clear(w.group.terms)
+	w.group = group{written: w.group.written[:0], terms: w.group.terms}
 }
 
-// isConstraint reports whether SQLite refused to commit for what was written,
+// isConstraint reports whether SQLite refused to commit because of the data,
 // such as a deferred constraint, by the code of its error.
 func isConstraint(err error) bool {
 	const constraint = 19 // SQLITE_CONSTRAINT

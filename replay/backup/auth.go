@@ -13,8 +13,8 @@ import (
 	"github.com/interlock-go/interlock/internal/httpauth"
 )
 
-// Key is a secret that sender and receiver share, with a name that says which
-// one was used.
+// Key is a secret shared by sender and receiver, with an ID that tells which one
+// was used.
 type Key struct {
 	// ID is 1 to 64 letters, digits, dots, dashes and underscores.
 	ID string
@@ -22,13 +22,13 @@ type Key struct {
 	Secret []byte
 }
 
-// String returns the ID, so that a secret does not get into a log.
+// String returns the ID only, so that logs do not have the secret.
 func (k Key) String() string { return "key " + k.ID }
 
-// GoString is as String, for %#v.
+// GoString is String, for %#v.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue is as String, for log/slog, whose JSON would have the secret.
+// LogValue is String, for log/slog, whose JSON would have the secret.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 func (k Key) validate() error { return httpauth.Key(k).Validate() }
@@ -38,7 +38,7 @@ func (k Key) authorization(body []byte, now time.Time) string {
 	return httpauth.Key(k).Authorization(signed(body), now)
 }
 
-// signed is what the signature of a request is for.
+// signed returns the signed parts of a request.
 func signed(body []byte) httpauth.Request {
 	return httpauth.Request{
 		Protocol: fmt.Sprintf("interlock-backup-%d", Version),
@@ -53,18 +53,18 @@ const bearer = "Bearer "
 // minToken is the length of the shortest token, in bytes.
 const minToken = 32
 
-// Token is a bearer token: at least 32 characters that were drawn at random,
-// of those that RFC 6750 allows, which are letters, digits and "-._~+/=".
-// Whoever reads a request can use its token from then on: use TLS.
+// Token is a bearer token: at least 32 random characters of those that RFC 6750
+// allows, which are letters, digits and "-._~+/=". A token in an intercepted
+// request can be used from then on: use TLS.
 type Token string
 
-// String hides the token, so that it does not get into a log.
+// String hides the token, so that logs do not have it.
 func (t Token) String() string { return fmt.Sprintf("token of %d bytes", len(t)) }
 
-// GoString is as String, for %#v.
+// GoString is String, for %#v.
 func (t Token) GoString() string { return t.String() }
 
-// LogValue is as String, for log/slog, whose JSON would have the token.
+// LogValue is String, for log/slog, whose JSON would have the token.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 func (t Token) validate() error {
@@ -80,16 +80,16 @@ func (t Token) validate() error {
 	return nil
 }
 
-// Errors for the receiver's log and the sender's eyes.
+// Errors that are logged by the receiver and returned to the sender.
 var (
-	errNoToken = errors.New("the request has no token: Authorization is to be Bearer TOKEN")
+	errNoToken = errors.New("the request has no token: set the header Authorization to Bearer TOKEN")
 	errToken   = errors.New("unknown token")
 )
 
-// guard tells who may post. Without keys and tokens everybody may.
+// guard checks who may post. Without keys and tokens everybody may.
 type guard struct {
 	keys   []httpauth.Key
-	tokens [][sha256.Size]byte // hashes, so that comparing does not tell lengths
+	tokens [][sha256.Size]byte // hashes, so that comparing does not reveal lengths
 	skew   time.Duration
 }
 
@@ -104,13 +104,13 @@ func newGuard(keys []Key, tokens []Token, skew time.Duration) guard {
 	return g
 }
 
-// senders is how many keys and tokens there are.
+// senders returns the number of keys and tokens.
 func (g guard) senders() int { return len(g.keys) + len(g.tokens) }
 
-// admit looks at the header of a request. Whoever comes with a signature has to
-// pass verify once there is a body, which then tells the index of his key or
-// token; until then only the header's form and time are known to be right. Whether
-// there is such a key does not show before that, nor in what it costs.
+// admit checks the header of a request. Call verify with the body when it was
+// read; it returns the index of the key or token. For a signature, admit checks
+// only the form and the time; whether there is such a key is not revealed before
+// verify, nor by the costs of reading.
 func (g guard) admit(header string) (verify func(body []byte) (who int, err error), err error) {
 	pass := func(who int) func([]byte) (int, error) { return func([]byte) (int, error) { return who, nil } }
 	token, isToken := strings.CutPrefix(header, bearer)
@@ -142,7 +142,7 @@ func (g guard) checkToken(token string) (index int, err error) {
 	return index, nil
 }
 
-// challenge is for the header WWW-Authenticate.
+// challenge returns the values of the header WWW-Authenticate.
 func (g guard) challenge() []string {
 	var list []string
 	if g.keys != nil {

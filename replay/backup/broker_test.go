@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/replay/backup"
 )
 
@@ -30,16 +30,16 @@ func TestResendWhatADeadBrokerHas(t *testing.T) {
 		Route:    func(*ordering.Event) (exchange, key string, err error) { return "", queue, nil },
 	})
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, broker.Close(context.Background())) }()
+	defer func() { assert.NoError(t, broker.Close()) }()
 	soon(t, func() bool { return broker.Ready() == nil }, "there is a connection")
 	require.NoError(t, node.Sync())
 
-	seq, j := sequencer(t, ordering.Config{GapTimeout: time.Hour, MaxEarlyTotal: 100})
+	seq, j := sequencer(t, ordering.Config[*ordering.Event]{GapTimeout: time.Hour, MaxEarlyTotal: 100})
 	c := client(t, serve(t, handler(t, backup.HandlerConfig{Sink: seq})), backup.ClientConfig{})
 	publisher, err := backup.NewPublisher(backup.PublisherConfig{
 		Primary: broker, Backup: c, Alive: broker.Alive, Timeout: time.Minute, Resend: 1000})
 	require.NoError(t, err)
-	defer publisher.Close()
+	defer func() { assert.NoError(t, publisher.Close()) }()
 	stream := func(i int) lockkeys.Key { return lockkeys.Must("order", fmt.Sprint(i)) }
 	for n := range uint64(each) {
 		for i := range streams {

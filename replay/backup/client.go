@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// maxResult is how much of an answer is read for each event, and on top of
-	// that once, in bytes.
+	// maxResult bounds the bytes read of an answer: once, plus once for each
+	// event.
 	maxResult = 16 << 10
-	// maxRetryAfter is the longest time that a receiver can ask for.
+	// maxRetryAfter is the longest Retry-After that is respected.
 	maxRetryAfter = time.Hour
-	// expectFrom is the size of a body, in bytes, from which on the receiver
-	// is asked first whether it takes it: an answer to a body that is not read
-	// to its end can get lost.
+	// expectFrom is the size of a body, in bytes, from which on the receiver is
+	// asked first whether it accepts it: the answer can get lost if the receiver
+	// does not read the body to its end.
 	expectFrom = 256 << 10
 )
 
 // ClientConfig configures a [Client]. URL is required; the zero value of every
 // other field means its default.
 type ClientConfig struct {
-	// URL is the receiver's, without a query.
+	// URL is that of the receiver, without a query.
 	URL string
 	// Key signs the requests. Default: none.
 	Key Key
 	// Token is sent with the requests, in place of a signature. Default: none.
 	Token Token
 	// HTTP makes the requests: set it for TLS and proxies. Its CheckRedirect is
-	// not used. As many connections should be kept open as requests are made
-	// at a time, see [net/http.Transport.MaxIdleConnsPerHost]. With HTTP/2 set
-	// [net/http.HTTP2Config.SendPingTimeout], or a receiver whose machine is
-	// gone can fail requests for many minutes, though another one has its
-	// address. Default: one that keeps 64 connections, and looks after them.
+	// not used. It should keep as many connections open as there are concurrent
+	// requests, see [net/http.Transport.MaxIdleConnsPerHost]. With HTTP/2 set
+	// [net/http.HTTP2Config.SendPingTimeout]; otherwise requests may fail for
+	// many minutes after the receiver's machine was lost, though another one has
+	// its address. Default: one that keeps 64 connections, with pings.
 	HTTP *http.Client
 	// Timeout bounds a request with its answer. It should be longer than the
 	// receiver's Wait. Default: 10 s.
@@ -74,8 +74,8 @@ func (c ClientConfig) validate() error {
 	return p.Err(ErrConfig)
 }
 
-// Client posts events to a [Handler]. It implements [outbox.Publisher] and may
-// be used from any number of goroutines at once.
+// Client posts events to a [Handler]. It implements [outbox.Publisher] and is
+// safe for concurrent use.
 type Client struct {
 	cfg  ClientConfig
 	http http.Client
@@ -98,25 +98,26 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		c.own = newTransport(cfg.Timeout)
 		c.http.Transport = c.own
 	}
-	// A signature is for the receiver that was named.
+	// A signature is only for the configured receiver.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
-// Close closes connections that are kept for the next requests, if the client
-// made them itself. It does not end requests, and others may follow.
-func (c *Client) Close() {
+// Close closes idle connections, unless [ClientConfig].HTTP is set, and returns
+// nil. It does not end requests, and others may follow.
+func (c *Client) Close() error {
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}
+	return nil
 }
 
-// Publish posts an event and returns nil once the receiver has it for good. The
+// Publish posts an event and returns nil once the receiver has it durably. The
 // error is an [*Error] or a [*ResultError]. It is marked by
-// [dispatcher.Permanent] if the receiver refuses the event, whoever sends it
-// and whenever: it is not valid, too large, or contradicts others in its
-// numbers. Everything else is to be tried again, wrong keys and URLs too, for
-// those are not the event's fault.
+// [dispatcher.Permanent] if the receiver would always refuse the event: it is not
+// valid, too large, or contradicts others in its numbers. After any other error
+// send it again, also after one for a wrong key or URL, which is not the event's
+// fault.
 func (c *Client) Publish(ctx context.Context, e *ordering.Event) error {
 	errs, err := c.Send(ctx, []*ordering.Event{e})
 	if err != nil {
@@ -129,10 +130,10 @@ func (c *Client) Publish(ctx context.Context, e *ordering.Event) error {
 }
 
 // Send posts events in one request. It returns an error for each, in their
-// order, as Publish does, nil for those that the receiver has for good. If err
-// is not nil, none of them is confirmed. That is an [*Error] for the request as
-// a whole; or, with nothing sent, one that is marked by [dispatcher.Permanent]
-// and wraps the [*ordering.EventError] of an event that is not valid.
+// order, like Publish; nil for those that the receiver has durably. If err is not
+// nil, none of them is confirmed: it is an [*Error] for the request as a whole;
+// or, if nothing was sent, one that is marked by [dispatcher.Permanent] and wraps
+// the [*ordering.EventError] of an invalid event.
 func (c *Client) Send(ctx context.Context, events []*ordering.Event) (errs []error, err error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -163,7 +164,7 @@ func (c *Client) Send(ctx context.Context, events []*ordering.Event) (errs []err
 	return errs, nil
 }
 
-// err is what a result means to the sender.
+// err returns the sender's error for a result.
 func (r result) err(e *ordering.Event) error {
 	if r.isDurable() {
 		return nil
@@ -182,8 +183,8 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	// Not sent: it tells the transport that the request may be repeated on
-	// another connection when the one that was kept turns out to be dead.
+	// Not sent: it lets the transport repeat the request on another connection
+	// if a kept one turns out to be dead.
 	request.Header["Idempotency-Key"] = []string{}
 	if len(body) >= expectFrom {
 		request.Header.Set("Expect", "100-continue")
@@ -197,17 +198,18 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 	response, err := c.http.Do(request)
 	if err != nil {
 		if u := (*url.Error)(nil); errors.As(err, &u) {
-			err = u.Err // the rest is in our own error
+			err = u.Err // the rest is in Error
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			c.Close() // they may be as dead as the one that was used
+			_ = c.Close() // idle connections may be dead, too
 		}
 		return nil, &Error{URL: c.cfg.URL, Err: err}
 	}
 	return response, nil
 }
 
-// read reads the body of an answer; what is none is an [*Error].
+// read reads the body of an answer. For any other response it returns an
+// [*Error].
 func (c *Client) read(response *http.Response, most int64) ([]byte, error) {
 	fail := &Error{URL: c.cfg.URL, Status: response.StatusCode}
 	if location := response.Header.Get("Location"); location != "" && response.StatusCode < 400 {
@@ -234,7 +236,7 @@ func (c *Client) read(response *http.Response, most int64) ([]byte, error) {
 	return nil, fail
 }
 
-// saidError is what a receiver said, with the error that stands for its code.
+// saidError is a receiver's error text, with the error for its code.
 type saidError struct {
 	errorText
 	cause error
@@ -260,8 +262,8 @@ func cause(data []byte) (code string, err error) {
 	}[text.Code]}
 }
 
-// retryAfter reads the header of that name, which gives seconds or a date; it
-// returns 0 if it gives neither.
+// retryAfter parses a Retry-After header, seconds or a date; it returns 0 if it
+// is neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

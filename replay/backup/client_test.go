@@ -37,7 +37,7 @@ func TestEventsArriveWhole(t *testing.T) {
 
 // A batch has a result for each of its events.
 func TestSend(t *testing.T) {
-	seq, j := sequencer(t, ordering.Config{GapTimeout: time.Hour})
+	seq, j := sequencer(t, ordering.Config[*ordering.Event]{GapTimeout: time.Hour})
 	server := serve(t, handler(t, backup.HandlerConfig{Sink: seq, Wait: 20 * time.Millisecond}))
 	c := client(t, server, backup.ClientConfig{})
 	last := event(3)
@@ -112,8 +112,8 @@ func TestStrangeAnswers(t *testing.T) {
 		{200, "application/json", `{"results":[{"result":"applied"}]}`, backup.ErrResponse, "no version"},
 		{200, "application/json", `{"version":1,"results":[]}`, backup.ErrResponse, "0 results for 1 events"},
 		{200, "application/json", `{"version":1,"results":[{"result":"applied"},{"result":"applied"}]}`, backup.ErrResponse, "more than one result for each of 1 events"},
-		{200, "application/json", `{"version":1,"results":[{"result":"applied","result":"refused"}]}`, backup.ErrResponse, `"result" is there twice`},
-		{200, "application/json", `{"version":1,"results":[{"result":"refused"}],"results":[{"result":"applied"}]}`, backup.ErrResponse, `"results" is there twice`},
+		{200, "application/json", `{"version":1,"results":[{"result":"applied","result":"refused"}]}`, backup.ErrResponse, `"result" occurs twice`},
+		{200, "application/json", `{"version":1,"results":[{"result":"refused"}],"results":[{"result":"applied"}]}`, backup.ErrResponse, `"results" occurs twice`},
 		{200, "application/json", `{"version":2,"results":[{"result":"applied"}]}`, backup.ErrVersion, "the response is of 2, the sender of 1"},
 		{200, "application/json", `{"version":1,"results":[{"result":"maybe"}]}`, nil, `event "e-1": maybe: `},
 		{200, "application/json", `{"version":1,"results":[{"result":""}]}`, nil, `event "e-1"`},
@@ -196,7 +196,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // versions of HTTP, and a certificate that is not known ends the request.
 func TestTLS(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
-		seq, j := sequencer(t, ordering.Config{})
+		seq, j := sequencer(t, ordering.Config[*ordering.Event]{})
 		protocol := make(chan string, 1)
 		h := handler(t, backup.HandlerConfig{Sink: seq, Tokens: []backup.Token{token}})
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,9 +23,9 @@ func Example() {
 
 	// The consumer: a sequencer, which takes the broker's events, and those
 	// that come over HTTP.
-	sequencer, err := ordering.New(ctx, ordering.Config{
+	sequencer, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store: ordering.NewMemory(), // or one of package sqlstore
-		Handler: func(_ context.Context, job ordering.Job) error {
+		Handler: func(_ context.Context, job ordering.Job[*ordering.Event]) error {
 			fmt.Printf("%s by number %d\n", job.Event.Payload, job.Event.Positions[0].Number)
 			return nil
 		},
@@ -37,16 +37,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ready, err := backup.NewReady(backup.ReadyConfig{Checks: []backup.Check{
-		{Name: "sequencer", Check: func(context.Context) error { return sequencer.Err() }},
-	}})
-	if err != nil {
-		log.Fatal(err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/events", handler)
-	mux.Handle("/healthz", backup.Health())
-	mux.Handle("/readyz", ready)
 	server := httptest.NewTLSServer(mux)
 	defer server.Close()
 

@@ -106,7 +106,8 @@ func TestEveryEventArrivesWhole(t *testing.T) {
 				t.Skip(err)
 			}
 			e.Positions = append(e.Positions, ordering.Position{
-				Stream: stream, Number: rapid.Uint64Range(1, ordering.MaxNumber).Draw(t, "number"), End: rapid.Bool().Draw(t, "end")})
+				Stream: stream, Epoch: rapid.Uint16().Draw(t, "epoch"),
+				Number: rapid.Uint64Range(1, ordering.MaxNumber).Draw(t, "number"), End: rapid.Bool().Draw(t, "end")})
 		}
 		body, err := encodeRequest([]*ordering.Event{e})
 		require.NoError(t, err)

@@ -18,25 +18,24 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Handler takes events over HTTP and offers them to a sink. It is an
-// [net/http.Handler] for any path and may be used from any number of goroutines
-// at once. There is nothing to close: [net/http.Server.Shutdown] waits for the
-// requests that are being served, ReadTimeout, Wait and WriteTimeout at most.
+// Handler receives events over HTTP and offers them to a sink. It is an
+// [net/http.Handler] for any path, safe for concurrent use. There is nothing to
+// close: [net/http.Server.Shutdown] waits for the requests being served, at most
+// ReadTimeout, Wait and WriteTimeout.
 //
-// A request is served once it is known to be of somebody who may send it. Those
-// of others cost what they bring along: nobody is kept from being served by them,
-// and what is logged of them does not grow with them.
+// A request is served once its sender is authorised. Unauthorised requests cost no
+// more than reading them: they do not keep others from being served, and do not
+// flood the log.
 //
-// Give the [net/http.Server] that it runs in a ReadHeaderTimeout, a
-// MaxHeaderBytes of 16 KiB or so and an IdleTimeout, and if it has a WriteTimeout
-// one that is longer than ReadTimeout and Wait together: what comes before a
-// request's body is that server's, and so is how many connections there may be.
+// Give its [net/http.Server] a ReadHeaderTimeout, a MaxHeaderBytes of 16 KiB or so
+// and an IdleTimeout, and no WriteTimeout, or one longer than ReadTimeout and Wait
+// together. The number of connections must be bounded there too.
 type Handler struct {
 	cfg      HandlerConfig
 	guard    guard
 	refusals *httpauth.Refusals
-	intake   *intake         // of bodies whose senders are not known
-	slots    *httpauth.Slots // of requests whose senders are
+	intake   *intake         // for bodies whose senders are unknown
+	slots    *httpauth.Slots // for requests whose senders are authorised
 	limiters []*rate.Limiter // for all events, and then for those of each sender
 
 	sinkErrors loglimit.Limit // each request would be a line
@@ -48,19 +47,19 @@ type Handler struct {
 
 var (
 	_ http.Handler = (*Handler)(nil)
-	_ Sink         = (*ordering.Sequencer)(nil)
+	_ Sink         = (*ordering.Sequencer[*ordering.Event])(nil)
 )
 
-// HandlerStats is what a handler does and has done.
+// HandlerStats counts what a handler has done since it was made.
 type HandlerStats struct {
 	Reading      int    // requests whose bodies are being read
-	Open         int    // requests that are being served
-	Requests     uint64 // those that came
-	TurnedAway   uint64 // those of them of which no event was offered
-	Unauthorised uint64 // those of them that were not signed, or not rightly, or had no token
-	Events       uint64 // events that were confirmed to their senders
+	Open         int    // requests being served
+	Requests     uint64 // requests received
+	TurnedAway   uint64 // of those, refused before any event was offered
+	Unauthorised uint64 // of those, without a valid signature or token
+	Events       uint64 // events confirmed to their senders
 	Refused      uint64 // events that can never run
-	Unfinished   uint64 // events whose senders were told to send them again
+	Unfinished   uint64 // events that their senders must send again
 }
 
 // NewHandler returns a handler. The error wraps [ErrConfig].
@@ -84,8 +83,8 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	return h, nil
 }
 
-// newLimiter returns a limiter of events a second, with bursts of a request at
-// least.
+// newLimiter returns a limiter of events per second, with bursts of at least one
+// request.
 func newLimiter(perSecond float64, maxEvents int) *rate.Limiter {
 	limit, burst := rate.Limit(perSecond), max(maxEvents, int(min(perSecond, math.MaxInt32)))
 	if math.IsInf(perSecond, 1) {
@@ -94,7 +93,7 @@ func newLimiter(perSecond float64, maxEvents int) *rate.Limiter {
 	return rate.NewLimiter(limit, burst)
 }
 
-// Stats returns what the handler does and has done.
+// Stats returns the counts at this moment.
 func (h *Handler) Stats() HandlerStats {
 	return HandlerStats{
 		Reading:      h.intake.count(),
@@ -108,16 +107,16 @@ func (h *Handler) Stats() HandlerStats {
 	}
 }
 
-// refusal is what is answered to a request of which no event was offered.
+// refusal is the answer to a request that is refused before any event was offered.
 type refusal struct {
 	status int
 	code   string
 	err    error
-	event  *int          // which one is at fault
+	event  *int          // index of the event at fault
 	after  time.Duration // for Retry-After
 }
 
-// ServeHTTP takes the events of a request; see the package's doc for the
+// ServeHTTP offers the events of a request; see the package documentation for the
 // protocol.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.stats.requests.Add(1)
@@ -127,9 +126,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve is in the order in which a request earns trust: its header is looked at,
-// its body is read and its sender found out, and only then it has a slot, which
-// others have to do without.
+// serve works in the order in which a request earns trust: it checks the header,
+// reads the body and verifies the sender, and only then takes a slot, of which
+// there is a limited number.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(readSlack)) // also for a body that nobody reads
@@ -193,7 +192,8 @@ func malformed(err error) *refusal {
 	return no
 }
 
-// overRate returns 0 if n events of a sender may be taken now, or else when.
+// overRate returns how long a sender must wait with n events; 0 if they are
+// accepted now.
 func (h *Handler) overRate(who, n int) (wait time.Duration) {
 	now := time.Now()
 	var reserved []*rate.Reservation
@@ -217,11 +217,11 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, events []*orderin
 	p := newPost(len(events))
 	if offered, err := p.offer(ctx, h.cfg.Sink, events); err != nil && ctx.Err() == nil {
 		if ok, more := h.sinkErrors.Take(); ok {
-			h.cfg.Logger.Error("backup: the sink takes no events", "error", err, "more_since_last", more)
+			h.cfg.Logger.Error("backup: the sink accepts no events", "err", err, "more_since_last", more)
 		}
 		if offered == 0 {
 			return &refusal{status: http.StatusServiceUnavailable, code: codeUnavailable, after: time.Second,
-				err: errors.New("no events are taken now; the receiver has logged why")}
+				err: errors.New("no events are accepted now; the receiver has logged the reason")}
 		}
 	}
 	results := p.wait(ctx)
@@ -254,7 +254,7 @@ func (h *Handler) count(results []result) {
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
-	h.cfg.Logger.Debug("backup: request turned away", "from", r.RemoteAddr, "code", no.code, "error", message(no.err))
+	h.cfg.Logger.Debug("backup: request turned away", "from", r.RemoteAddr, "code", no.code, "err", message(no.err))
 	if no.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.after.Seconds()))))
 	}
@@ -265,8 +265,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	write(w, no.status, body)
 }
 
-// write writes a response. Whoever is gone before its end notices: the length
-// comes first.
+// write writes a response, with its length, so that the sender notices if it is
+// cut off.
 func write(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -12,14 +12,14 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Sink takes events in, whatever their order and however often they come. An
-// [*ordering.Sequencer] is one.
+// Sink accepts events in any order, and repeatedly. An [*ordering.Sequencer] is
+// one.
 type Sink interface {
-	// Offer takes an event. If it returns nil, it calls done once with what
-	// became of the event, now or later, whether or not ctx has ended by then.
-	// If its error is marked by [dispatcher.Permanent], or wraps an
+	// Offer accepts an event. If it returns nil, it calls done once with the
+	// event's outcome, now or later, whether or not ctx has ended by then. If its
+	// error is marked by [dispatcher.Permanent], or wraps an
 	// [*ordering.EventError] or [dispatcher.ErrTooLarge], but not
-	// [ordering.ErrStopped], the event can never be taken, and its sender is
+	// [ordering.ErrStopped], the event can never be accepted, and its sender is
 	// told so. After any other error the event is sent again.
 	Offer(ctx context.Context, e *ordering.Event, done ordering.Done) error
 }
@@ -27,63 +27,63 @@ type Sink interface {
 // HandlerConfig configures a [Handler]. Sink is required, and Keys or Tokens
 // unless Public is set; the zero value of every other field means its default.
 type HandlerConfig struct {
-	// Sink takes the events, the same that has those of the broker.
+	// Sink gets the events: the sequencer that also gets the broker's.
 	Sink Sink
 
-	// Keys are those whose signatures are accepted.
+	// Keys are the accepted keys for signatures.
 	Keys []Key
-	// Tokens are the bearer tokens that are accepted.
+	// Tokens are the accepted bearer tokens.
 	Tokens []Token
-	// Public lets everybody post who can connect, in place of Keys and Tokens.
+	// Public accepts requests of everybody, in place of Keys and Tokens.
 	Public bool
-	// MaxSkew is how far the time of a signature may be from the receiver's.
-	// Default: 1 minute.
+	// MaxSkew bounds the difference between the time of a signature and the
+	// receiver's. Default: 1 minute.
 	MaxSkew time.Duration
 
 	// MaxEvents bounds the events of a request. Default: 1000.
 	MaxEvents int
-	// MaxBytes bounds the body of a request. Its events may take twice as much
-	// and 512 bytes each, by [ordering.Event.Size]. Default: 8 MiB.
+	// MaxBytes bounds the body of a request. Its events may take twice as much,
+	// plus 512 bytes each, by [ordering.Event.Size]. Default: 8 MiB.
 	MaxBytes int64
-	// MaxOpen is how many requests are served at a time: they are known to be of
-	// somebody who may send them, and wait for the outcome of their events. It
-	// should be more than the senders have on their way, the windows of their
-	// relays together: what becomes of a request may depend on what another
-	// one brings. Default: 256.
+	// MaxOpen bounds the requests served at a time: those of authorised senders,
+	// while they wait for the outcomes of their events. It should be larger than
+	// the number of concurrent requests of all senders, the sum of the windows of
+	// their relays: the outcome of one request may depend on the events of
+	// another. Default: 256.
 	MaxOpen int
 	// MaxOpenBytes bounds the bodies of those requests together, or their
-	// events by [ordering.Event.Size] where that is more. A single request may
-	// be larger. Default: 256 MiB, or two times MaxBytes if that is more.
+	// events by [ordering.Event.Size] if that is more. A single request may be
+	// larger. Default: 256 MiB, or two times MaxBytes if that is more.
 	MaxOpenBytes int64
-	// MaxReadBytes bounds the bodies that are being read, of whose senders
-	// nothing is known yet. When they are more, the one that has been read for
-	// the longest time is given up. At least MaxBytes. Default: 256 MiB, or two
-	// times MaxBytes if that is more.
+	// MaxReadBytes bounds the bodies being read, whose senders are still
+	// unknown. Beyond it, the one that has been read for the longest time is
+	// given up. At least MaxBytes. Default: 256 MiB, or two times MaxBytes if
+	// that is more.
 	MaxReadBytes int64
-	// Share is how much of MaxOpen, MaxOpenBytes and Rate the requests with one
-	// key or token may take, so that one sender leaves something for others,
-	// from 0 to 1. Default: 0.75, or 1 if there is only one key or token.
+	// Share is the part of MaxOpen, MaxOpenBytes and Rate that requests with one
+	// key or token may take, so that one sender leaves some for others, from 0 to
+	// 1. Default: 0.75, or 1 if there is only one key or token.
 	Share float64
-	// Rate is how many events a second are taken, all senders together, with
-	// bursts of as many, or of MaxEvents if that is more. Default: 10,000;
-	// math.Inf(1) for no bound.
+	// Rate bounds the events per second, of all senders together, with bursts of
+	// as many, or of MaxEvents if that is more. Default: 10,000; math.Inf(1) for
+	// no bound.
 	Rate float64
-	// ReadTimeout bounds how long a body may take to come. Default: 10 s.
+	// ReadTimeout bounds reading a body. Default: 10 s.
 	ReadTimeout time.Duration
-	// MinRate is how many bytes a second of a body have to come, on average,
+	// MinRate is the smallest rate of a body, in bytes per second on average,
 	// once two seconds have passed. Default: 16 KiB.
 	MinRate int64
 	// Wait is how long a request waits for the outcomes of its events. It
 	// should be longer than the sequencer's GapTimeout, and shorter than the
-	// senders' time-outs. Default: 5 s.
+	// senders' timeouts. Default: 5 s.
 	Wait time.Duration
-	// WriteTimeout bounds how long a sender may take to read its answer, which
-	// counts as being served. Default: 10 s.
+	// WriteTimeout bounds the time for a sender to read its answer, which counts
+	// as being served. Default: 10 s.
 	WriteTimeout time.Duration
 
-	// Logger is told of requests that were not authorised and of the sink's
-	// errors, which senders are not told of: of each kind one in ten seconds,
-	// and how many there were. Default: slog.Default().
+	// Logger logs unauthorised requests and the sink's errors, which senders do
+	// not see: of each kind one in ten seconds, with their number. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -104,8 +104,8 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	return c
 }
 
-// maxInMemory is how much the events of a request may take: a few bytes of text
-// can be a large value.
+// maxInMemory bounds the events of a request in memory: a few bytes of text can
+// be a large value.
 func (c HandlerConfig) maxInMemory() int64 { return 2*c.MaxBytes + 512*int64(c.MaxEvents) }
 
 func (c HandlerConfig) validate() error {

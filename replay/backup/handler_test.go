@@ -56,8 +56,8 @@ func TestBadRequests(t *testing.T) {
 		{"{\"version\":1,\"events\":[{\"id\":\"\xff\"}]}", 400, "bad_request", "not UTF-8"},
 		{`{"version":2,"events":[]}`, 400, "bad_version", "the request is of 2, the receiver of 1"},
 		{`{"version":2,"batch":[{"a":1}]}`, 400, "bad_version", "the request is of 2"},
-		{`{"version":1,"events":[],"events":[` + goodEvent + `]}`, 400, "bad_request", `"events" is there twice`},
-		{request(`{"positions":[{"stream":"a","number":1}],"positions":[{"stream":"b","number":1}]}`), 400, "bad_request", `"positions" is there twice`},
+		{`{"version":1,"events":[],"events":[` + goodEvent + `]}`, 400, "bad_request", `"events" occurs twice`},
+		{request(`{"positions":[{"stream":"a","number":1}],"positions":[{"stream":"b","number":1}]}`), 400, "bad_request", `"positions" occurs twice`},
 		{request(`{"Positions":[{"stream":"a","number":1}]}`), 400, "bad_request", `"Positions" has other characters`},
 		{request(`{"id":"\ud83d","positions":[{"stream":"a","number":1}]}`), 400, "bad_request", "half a surrogate pair"},
 		{request(`{"positions":[{"stream":"a\udc00","number":1}]}`), 400, "bad_request", "half a surrogate pair"},
@@ -132,7 +132,7 @@ func TestBadMethodsAndTypes(t *testing.T) {
 	packed.Header.Set("Content-Encoding", "gzip")
 	response, body := ask(t, h, packed)
 	assert.Equal(t, http.StatusUnsupportedMediaType, response.StatusCode)
-	assert.Contains(t, body, `its coding is \"gzip\"`)
+	assert.Contains(t, body, `its encoding is \"gzip\"`)
 
 	response, body = ask(t, h, request("application/json; charset=utf-8"))
 	assert.Equal(t, http.StatusOK, response.StatusCode)
@@ -160,9 +160,9 @@ func (readCloser) Close() error                 { return nil }
 func TestAnswersWaitForOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		seq, err := ordering.New(t.Context(), ordering.Config{
+		seq, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
 			Store: ordering.NewMemory(), GapTimeout: time.Hour,
-			Handler: func(context.Context, ordering.Job) error { <-release; return nil },
+			Handler: func(context.Context, ordering.Job[*ordering.Event]) error { <-release; return nil },
 		})
 		require.NoError(t, err)
 		h := handler(t, backup.HandlerConfig{Public: true, Sink: seq})
@@ -212,9 +212,9 @@ func TestSenderGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, end := make(chan struct{}), make(chan struct{})
 		var j journal
-		seq, err := ordering.New(t.Context(), ordering.Config{
+		seq, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
 			Store: ordering.NewMemory(),
-			Handler: func(ctx context.Context, job ordering.Job) error {
+			Handler: func(ctx context.Context, job ordering.Job[*ordering.Event]) error {
 				close(begun)
 				<-end
 				return errors.Join(ctx.Err(), j.handle(ctx, job))
@@ -264,7 +264,7 @@ func TestSinks(t *testing.T) {
 		{"unfinished", outcome(ordering.Unfinished, secret), 200, `[{"result":"unfinished","message":`},
 		{"too large for it", func(context.Context, *ordering.Event, ordering.Done) error {
 			return fmt.Errorf("ordering: %w", dispatcher.ErrTooLarge)
-		}, 200, `{"result":"refused","message":"ordering: dispatcher: message larger than MaxPendingBytes"}`},
+		}, 200, `{"result":"refused","message":"ordering: dispatcher: message larger than MaxPendingBytes: raise the bound, or split the message"}`},
 		{"closed", func(context.Context, *ordering.Event, ordering.Done) error { return ordering.ErrClosed }, 503, `"code":"unavailable"`},
 		{"broken", func(context.Context, *ordering.Event, ordering.Done) error { return secret }, 503, `"code":"unavailable"`},
 		{"ends in between", func(ctx context.Context, e *ordering.Event, done ordering.Done) error {
@@ -272,7 +272,7 @@ func TestSinks(t *testing.T) {
 				return secret
 			}
 			return applies(ctx, e, done)
-		}, 200, `[{"result":"applied"},{"result":"unfinished","message":"it was not taken"}]`},
+		}, 200, `[{"result":"applied"},{"result":"unfinished","message":"it was not accepted"}]`},
 	} {
 		var log bytes.Buffer
 		h := handler(t, backup.HandlerConfig{Public: true, Sink: c.sink, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -296,7 +296,7 @@ func TestStoppedSequencer(t *testing.T) {
 		&ordering.EventError{ID: "another", Reason: ordering.ErrNoPosition},
 		dispatcher.Permanent(dispatcher.ErrTooLarge),
 	} {
-		seq, _ := sequencer(t, ordering.Config{Failure: ordering.Stop, Handler: func(context.Context, ordering.Job) error {
+		seq, _ := sequencer(t, ordering.Config[*ordering.Event]{Failure: dispatcher.Stop, Handler: func(context.Context, ordering.Job[*ordering.Event]) error {
 			return dispatcher.Permanent(cause)
 		}})
 		c := client(t, serve(t, handler(t, backup.HandlerConfig{Sink: seq, Wait: 50 * time.Millisecond})), backup.ClientConfig{})
@@ -319,7 +319,7 @@ func TestSinkIsFull(t *testing.T) {
 			})})
 		response, body := post(t, h, `{"version":1,"events":[`+goodEvent+`]}`)
 		assert.Equal(t, http.StatusOK, response.StatusCode)
-		assert.Contains(t, body, `[{"result":"unfinished","message":"it was not taken"}]`)
+		assert.Contains(t, body, `[{"result":"unfinished","message":"it was not accepted"}]`)
 	})
 }
 

@@ -50,7 +50,7 @@ type journal struct {
 	numbers map[lockkeys.Key][]uint64
 }
 
-func (j *journal) handle(_ context.Context, job ordering.Job) error {
+func (j *journal) handle(_ context.Context, job ordering.Job[*ordering.Event]) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.numbers == nil {
@@ -69,7 +69,7 @@ func (j *journal) of(stream lockkeys.Key) []uint64 {
 }
 
 // sequencer makes one on the memory store whose effects are the journal's.
-func sequencer(t testing.TB, cfg ordering.Config) (*ordering.Sequencer, *journal) {
+func sequencer(t testing.TB, cfg ordering.Config[*ordering.Event]) (*ordering.Sequencer[*ordering.Event], *journal) {
 	t.Helper()
 	j := &journal{}
 	if cfg.Store == nil {
@@ -125,7 +125,7 @@ func client(t testing.TB, server *httptest.Server, cfg backup.ClientConfig) *bac
 	}
 	c, err := backup.NewClient(cfg)
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
 
@@ -150,8 +150,9 @@ func ask(t testing.TB, h http.Handler, r *http.Request) (*http.Response, string)
 	return response, string(body)
 }
 
-// soon waits for something that other goroutines bring about.
+// soon waits for something that other goroutines bring about. Its deadline is for a
+// test that hangs.
 func soon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, 30*time.Second, time.Millisecond, what)
+	require.Eventually(t, condition, 5*time.Minute, time.Millisecond, what)
 }

@@ -160,7 +160,7 @@ func TestAnotherDefaultTransport(t *testing.T) {
 	before := http.DefaultTransport
 	defer func() { http.DefaultTransport = before }()
 	http.DefaultTransport = struct{ http.RoundTripper }{before}
-	server := httptest.NewServer(Health())
+	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	c, err := NewClient(ClientConfig{URL: server.URL})
 	require.NoError(t, err)

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// firstBytes is what a body has at first of the memory for bodies, whatever
-	// it says of its length.
+	// firstBytes is the first allocation for a body, whatever length it
+	// announces.
 	firstBytes = 4 << 10
-	// readSlack is how long a body may take whatever its rate.
+	// readSlack is the time for which MinRate does not apply to a body.
 	readSlack = 2 * time.Second
 )
 
-// intake is the memory for bodies whose senders have proved nothing yet: a
-// signature is for the whole body. Everybody may fill it, so who comes last has
-// the right to it: when it is full, the body that has been read for the longest
-// time is given up. One that comes at the speed of a network is whole long before
-// that; those that are held open are not.
+// intake bounds the memory for bodies whose senders are not authenticated yet,
+// since a signature covers the whole body. Everybody may fill it, so the latest
+// bodies have precedence: when it is full, the body that has been read for the
+// longest time is given up. One that comes at the speed of a network is complete
+// long before that; those kept open on purpose are not.
 type intake struct {
 	most int64
 
@@ -35,11 +35,11 @@ type intake struct {
 	}
 }
 
-// reading is a body that is being read. Its fields are guarded by intake.mu.
+// reading is a body being read. Its fields are guarded by intake.mu.
 type reading struct {
 	element *list.Element
-	bytes   int64  // of the intake
-	cut     func() // ends a Read that waits; only while it is open
+	bytes   int64  // reserved for it
+	cut     func() // ends a waiting Read; called only while it is open
 	over    bool   // it was given up
 }
 
@@ -51,8 +51,8 @@ func (in *intake) begin(cut func()) *reading {
 	return r
 }
 
-// grow takes n bytes more for a body, from older ones if need be, and reports
-// whether it may go on.
+// grow reserves n more bytes for a body, from older ones if necessary, and reports
+// whether reading may continue.
 func (in *intake) grow(r *reading, n int64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -70,8 +70,8 @@ func (in *intake) grow(r *reading, n int64) bool {
 	return true
 }
 
-// whole keeps the bytes of a body that has come to its end, and from being given
-// up. After it, as after end, nothing calls cut.
+// whole marks a body as complete, so that it is not given up; its bytes stay
+// reserved. After it, as after end, nothing calls cut.
 func (in *intake) whole(r *reading) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -80,7 +80,7 @@ func (in *intake) whole(r *reading) {
 	}
 }
 
-// end gives the bytes of a body back.
+// end releases the bytes of a body.
 func (in *intake) end(r *reading) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -100,14 +100,14 @@ func (in *intake) isOver(r *reading) bool {
 	return r.over
 }
 
-// count returns how many bodies are being read.
+// count returns the number of bodies being read.
 func (in *intake) count() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.mu.open.Len()
 }
 
-// receive reads the body of a request and finds out who sent it, the index of
+// receive reads the body of a request and verifies its sender, who is the index of
 // a key or token.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, verify func(body []byte) (who int, err error)) (body []byte, who int, no *refusal) {
 	control := http.NewResponseController(w)
@@ -124,8 +124,8 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, verify func(bo
 	return body, who, nil
 }
 
-// read reads the body of a request. A writer that has no deadlines leaves them
-// to the server.
+// read reads the body of a request. If the writer does not support deadlines, only
+// those of the server apply.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading, control *http.ResponseController) ([]byte, *refusal) {
 	header := r.Header.Get("Content-Type")
 	if kind, _, err := mime.ParseMediaType(header); err != nil || kind != "application/json" {
@@ -134,7 +134,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading,
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, &refusal{status: http.StatusUnsupportedMediaType, code: "bad_type",
-			err: fmt.Errorf("its coding is %.80q: send it as it is", coding)}
+			err: fmt.Errorf("its encoding is %.80q: send it without", coding)}
 	}
 	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, code: codeTooLarge,
 		err: fmt.Errorf("%w: the body is more than %d bytes", ErrTooLarge, h.cfg.MaxBytes)}
@@ -149,10 +149,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading,
 		return nil, tooLarge
 	case h.intake.isOver(reading):
 		return nil, &refusal{status: http.StatusServiceUnavailable, code: codeBusy, after: time.Second,
-			err: fmt.Errorf("%d bytes of bodies are being read, and this one since longest", h.cfg.MaxReadBytes)}
+			err: fmt.Errorf("%d bytes of bodies are being read, and this one for the longest time", h.cfg.MaxReadBytes)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &refusal{status: http.StatusRequestTimeout, code: "too_slow",
-			err: fmt.Errorf("%d bytes of the body came in time: it may take %v, and after %v no less than %d bytes a second",
+			err: fmt.Errorf("%d bytes of the body came in time: send it within %v, and after %v at no less than %d bytes per second",
 				len(body), h.cfg.ReadTimeout, readSlack, h.cfg.MinRate)}
 	}
 	return nil, &refusal{status: http.StatusBadRequest, code: "bad_request",
@@ -161,8 +161,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, reading *reading,
 
 var errGivenUp = errors.New("given up")
 
-// readAll reads a body that says that it has length bytes, or -1. Its memory
-// grows with what has come. It returns what it has read if it fails, too.
+// readAll reads a body with an announced length, or -1. Its memory grows with the
+// bytes received. If it fails it returns those read so far.
 func (h *Handler) readAll(from io.Reader, length int64, r *reading, control *http.ResponseController) ([]byte, error) {
 	most := h.cfg.MaxBytes + 1 // so that the end is seen, or that there is more
 	if length >= 0 {
@@ -180,7 +180,7 @@ func (h *Handler) readAll(from io.Reader, length int64, r *reading, control *htt
 		}
 		late := min(readSlack+time.Duration(float64(len(body))/float64(h.cfg.MinRate)*float64(time.Second)), h.cfg.ReadTimeout)
 		_ = control.SetReadDeadline(began.Add(late))
-		if h.intake.isOver(r) { // and its deadline is the one that was set last
+		if h.intake.isOver(r) { // before the deadline was set, which replaced that of cut
 			return body, errGivenUp
 		}
 		n, err := from.Read(body[len(body):cap(body)])

@@ -11,16 +11,15 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// post is the events of a request on their way through the sink. Outcomes that
-// come after the request has ended are of use to nobody, and do no harm: the
-// events are the sink's.
+// post collects the outcomes of a request's events. Outcomes that come after the
+// request has ended are ignored: the events belong to the sink.
 type post struct {
 	known chan struct{} // closed when open is 0
 
 	mu struct {
 		sync.Mutex
 		results []result // "" for an event without an outcome
-		open    int      // how many of those there are
+		open    int      // number of events without an outcome
 	}
 }
 
@@ -30,9 +29,9 @@ func newPost(n int) *post {
 	return p
 }
 
-// offer offers the events in their order, until the sink takes no more. Events
-// that it cannot take for their own fault count as taken. The error is that of
-// the event at which it stopped.
+// offer offers the events in their order, until the sink fails. Events refused
+// because of what they are count as offered. The error is that of the event at
+// which it stopped.
 func (p *post) offer(ctx context.Context, sink Sink, events []*ordering.Event) (offered int, err error) {
 	for i, e := range events {
 		err := sink.Offer(ctx, e, func(_ *ordering.Event, o ordering.Outcome) { p.settle(i, resultOf(o)) })
@@ -42,7 +41,7 @@ func (p *post) offer(ctx context.Context, sink Sink, events []*ordering.Event) (
 			p.settle(i, result{ordering.Refused.String(), message(err)})
 		default:
 			for ; i < len(events); i++ {
-				p.settle(i, result{ordering.Unfinished.String(), "it was not taken"})
+				p.settle(i, result{ordering.Unfinished.String(), "it was not accepted"})
 			}
 			return offered, err
 		}
@@ -51,8 +50,9 @@ func (p *post) offer(ctx context.Context, sink Sink, events []*ordering.Event) (
 	return offered, nil
 }
 
-// isItsOwnFault tells whether an offer fails again whenever it is made. A
-// sequencer that has stopped says why, which was another event's fault.
+// isItsOwnFault reports whether an offer of the event would always fail. The error
+// of a sequencer that has stopped wraps the reason, which was another event's
+// fault.
 func isItsOwnFault(err error) bool {
 	if errors.Is(err, ordering.ErrStopped) {
 		return false
@@ -82,14 +82,14 @@ func (p *post) wait(ctx context.Context) []result {
 	results := slices.Clone(p.mu.results)
 	for i, r := range results {
 		if r.Result == "" {
-			results[i] = result{pending, "it was taken, and what becomes of it is not known yet"}
+			results[i] = result{pending, "it was accepted and has no outcome yet"}
 		}
 	}
 	return results
 }
 
-// resultOf says what became of an event. Why a handler failed and what is the
-// matter with a store is not for the sender.
+// resultOf returns the result for an outcome, without the errors of handlers and
+// the store, which are not for the sender.
 func resultOf(o ordering.Outcome) result {
 	r := result{Result: o.Result.String()}
 	switch {
@@ -102,11 +102,11 @@ func resultOf(o ordering.Outcome) result {
 	return r
 }
 
-// message is what a sender is told of an error, cut: it may quote what the sender
-// wrote.
+// message returns the text of an error for the sender, cut, since it may quote the
+// sender's data.
 func message(err error) string { return fmt.Sprintf("%.1000s", err.Error()) }
 
-// isDurable tells whether the receiver has the event, or its effect, for good.
+// isDurable reports whether the receiver has the event, or its effect, durably.
 func (r result) isDurable() bool {
 	for acked := ordering.Applied; (ordering.Outcome{Result: acked}).Ack(); acked++ {
 		if r.Result == acked.String() {

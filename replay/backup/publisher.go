@@ -10,31 +10,30 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
-// Publisher sends events by a primary channel, and by a backup channel while
-// the primary does not work. It implements [outbox.Publisher] and may be used
-// from any number of goroutines at once. Close it if [PublisherConfig.Resend] is
+// Publisher sends events through a primary channel, and through a backup channel
+// while the primary does not work. It implements [outbox.Publisher] and is safe
+// for concurrent use. Close it, or shut it down, if [PublisherConfig.Resend] is
 // set; otherwise it has no goroutines of its own, and there is nothing to close.
 //
-// An event that goes to the backup may have been taken by the primary all the
-// same, and come out of it much later. That is harmless where both channels
-// feed one sequencer: it drops what it has by its numbers, and puts in order
-// what comes late.
+// An event that goes to the backup may be in the primary all the same, and be
+// delivered much later. That is harmless if both channels feed one sequencer: it
+// drops duplicates by their numbers, and puts late events in order.
 type Publisher struct {
 	cfg      PublisherConfig
 	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	resender *resender // nil if nothing is to be sent again
 
-	// mu guards what is told of the channels. Under it nothing calls the
-	// breaker or the logger.
+	// mu guards the statistics. Under it nothing calls the breaker or the logger.
 	mu struct {
 		sync.Mutex
 		stats   Stats
 		atSince uint64 // stats.Backup at stats.Since
-		failure error  // the primary's last one
+		failure error  // the last one of the primary
 	}
 }
 
@@ -61,30 +60,35 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Close ends sending again what the primary has confirmed, and returns when no
-// goroutine is left of it; see [PublisherConfig.Resend]. Publish works as before.
-func (p *Publisher) Close() {
-	if p.resender != nil {
-		p.resender.close()
+// Shutdown stops resending, see [PublisherConfig.Resend], and returns when its
+// goroutine has ended, which a request that is under way delays until the backup
+// gives it up. If ctx ends first, it returns the cause. Publish works as before.
+func (p *Publisher) Shutdown(ctx context.Context) error {
+	if p.resender == nil {
+		return nil
 	}
+	return p.resender.shutdown(ctx)
 }
+
+// Close is [Publisher.Shutdown] without a deadline.
+func (p *Publisher) Close() error { return p.Shutdown(context.Background()) }
 
 // errLeft is the outcome of an attempt whose caller left.
 var errLeft = errors.New("backup: the caller left")
 
-// saysNothing tells whether an attempt with this outcome says nothing about
-// whether the primary works: the event was at fault, the caller left, or the
-// loss of the broker, of which Alive will tell when it is over.
+// saysNothing reports whether the breaker ignores an attempt with this outcome:
+// the event was at fault, the caller left, or the broker was lost, whose return
+// Alive reports.
 func saysNothing(err error) bool {
 	return dispatcher.IsPermanent(err) || errors.Is(err, errLeft) || errors.Is(err, ErrLost)
 }
 
-// Publish sends an event by the primary and, if that does not work, by the
+// Publish sends an event through the primary and, if that fails, through the
 // backup. It returns nil once one of them has confirmed it. An error of the
-// primary that is marked by [dispatcher.Permanent], or comes after ctx has
-// ended, is returned as it is, and the backup is not asked; all others are a
-// [*FailedError], which is marked too if the backup's is, unless the event is
-// only too large for the backup, by [ErrTooLarge].
+// primary that is marked by [dispatcher.Permanent], or comes after ctx has ended,
+// is returned unchanged, and the backup is not tried. All other errors are a
+// [*FailedError], which is permanent if the backup's error is, unless that is
+// [ErrTooLarge].
 func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 	err := p.tryPrimary(ctx, e)
 	switch {
@@ -106,8 +110,8 @@ func (p *Publisher) Publish(ctx context.Context, e *ordering.Event) error {
 	return nil
 }
 
-// unmark takes the mark of [dispatcher.Permanent] off the error of an event that
-// is too large for the backup: the primary may take it when it works again.
+// unmark removes the mark of [dispatcher.Permanent] from the error of an event
+// that is too large for the backup: the primary may accept it when it works again.
 func unmark(err error) error {
 	if mark, ok := errors.AsType[*dispatcher.PermanentError](err); ok && errors.Is(err, ErrTooLarge) {
 		return mark.Err
@@ -115,7 +119,8 @@ func unmark(err error) error {
 	return err
 }
 
-// tryPrimary gives an event to the primary, unless that is to be left alone.
+// tryPrimary publishes an event through the primary, unless it has no broker or
+// its breaker is open.
 func (p *Publisher) tryPrimary(ctx context.Context, e *ordering.Event) error {
 	began := p.switches()
 	life := p.cfg.Alive()
@@ -130,8 +135,8 @@ func (p *Publisher) tryPrimary(ctx context.Context, e *ordering.Event) error {
 		p.switchTo(Backup, err, began)
 		return err
 	}
-	outcome := errNoReturn
-	defer func() { // also for an attempt that does not return
+	outcome := contain.ErrGoexit
+	defer func() { // also for an attempt that ends the goroutine
 		p.noteFailure(outcome)
 		done(outcome)
 		p.look(outcome, began)
@@ -143,32 +148,39 @@ func (p *Publisher) tryPrimary(ctx context.Context, e *ordering.Event) error {
 	return err
 }
 
-// attempt gives an event to the primary for as long as it may take, and as
-// long as it has its broker.
-func (p *Publisher) attempt(ctx context.Context, life context.Context, e *ordering.Event) error {
+// attempt publishes an event through the primary, within Timeout and while the
+// primary has its broker. A panic counts as its error.
+func (p *Publisher) attempt(ctx context.Context, life context.Context, e *ordering.Event) (err error) {
+	defer contain.Recover(&err)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(life, func() { cancel(lost(life)) })()
 	ctx, stop := context.WithTimeoutCause(ctx, p.cfg.Timeout, ErrSlow)
 	defer stop()
-	err := p.cfg.Primary.Publish(ctx, e)
+	err = p.cfg.Primary.Publish(ctx, e)
 	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrSlow) || errors.Is(cause, ErrLost)) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-// lost says why the primary has no broker.
+// lost returns the error for a primary without a broker.
 func lost(life context.Context) error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(life)) }
 
 // lookAlive makes the backup the active channel if the primary has no broker.
 func (p *Publisher) lookAlive() {
-	if life := p.cfg.Alive(); life.Err() != nil {
-		p.switchTo(Backup, lost(life), p.switches())
+	err := contain.Apart(func() error {
+		if life := p.cfg.Alive(); life.Err() != nil {
+			p.switchTo(Backup, lost(life), p.switches())
+		}
+		return nil
+	})
+	if err != nil {
+		p.cfg.Logger.Error("backup: Alive failed", "err", err)
 	}
 }
 
-// look finds out from the outcome of an attempt which channel is in use now.
+// look switches the channel according to the outcome of an attempt.
 func (p *Publisher) look(outcome error, began uint64) {
 	closed := p.breaker.State() == gobreaker.StateClosed
 	switch {
@@ -188,7 +200,7 @@ func (p *Publisher) noteFailure(outcome error) {
 	p.mu.failure = outcome
 }
 
-// resting is the error for an event that the primary was not asked to take.
+// resting returns the error for an event for which the primary was not tried.
 func (p *Publisher) resting() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,54 +13,52 @@ import (
 // PublisherConfig configures a [Publisher]. Primary and Backup are required;
 // the zero value of every other field means its default.
 type PublisherConfig struct {
-	// Primary is the usual way, a broker's publisher for example.
+	// Primary is the usual channel, a broker's publisher for example.
 	Primary outbox.Publisher
-	// Backup is the other way, usually a [Client]. It has to bound its time by
-	// itself, as a client does.
+	// Backup is the other channel, usually a [Client]. It must have a timeout of
+	// its own, as a client does.
 	Backup outbox.Publisher
 
-	// Timeout is how long the primary may take to confirm an event before the
-	// backup gets it. It should be longer than a confirmation takes under
-	// load, or events go both ways for nothing, and while the backup is away
+	// Timeout is the time for the primary to confirm an event before the backup
+	// gets it. It should be longer than a confirmation takes under load;
+	// otherwise events go both ways needlessly, and while the backup is down
 	// none is confirmed. It should be a small part of the time that the caller
 	// gives Publish. Default: 50 ms.
 	Timeout time.Duration
-	// Failures is how many events in a row the primary has to fail for, until
-	// events go to the backup without asking it. Default: 3.
+	// Failures is the number of consecutive failures of the primary after which
+	// events go directly to the backup. Default: 3.
 	Failures int
-	// Probe is how long the primary is left alone then. After that one event
-	// at a time tries it, and when one succeeds it is used as before. An event
-	// that tries in vain goes to the backup after Timeout at the latest.
-	// Default: 1 s.
+	// Probe is the time after which one event at a time tries the primary again;
+	// when one succeeds, the primary is used as before. A failed probe goes to
+	// the backup, after Timeout at the latest. Default: 1 s.
 	Probe time.Duration
 	// Alive, if set, is for a primary that knows by itself whether it has its
-	// broker. It returns a context that ends, with the cause, when that is
-	// lost, one that has ended while there is none, and a new one once the
-	// primary has a broker again. Events that wait in the primary go to the
-	// backup as soon as the context ends, whatever Timeout is, and the primary
-	// is not asked until there is a new one. It is called for every event, so
-	// it must be quick. Default: the primary's errors tell.
+	// broker. It returns a context that ends, with the cause, when the broker is
+	// lost; one that has ended while there is none; and a new one once there is
+	// one again. Events that wait in the primary go to the backup as soon as the
+	// context ends, whatever Timeout is, and the primary is not tried until
+	// there is a new one. It is called for every event, so it must be quick. By
+	// default only the primary's errors count.
 	Alive func() context.Context
 
-	// Resend is how many events are kept in memory after the primary has
-	// confirmed them, the latest ones. When the backup comes into use they are
-	// sent by it too, in the order in which they were confirmed: a broker that
-	// dies has some that nobody has received, and without this they wait until
-	// it is back, unless a later event of their streams shows that they are
-	// missing. It should be as many as there may be in the broker's queue, and
-	// those that were received are sent all the same: set it only for
-	// receivers that know duplicates. What the backup does not take is tried
+	// Resend is the number of events, the latest that the primary has confirmed,
+	// that are kept in memory and sent through the backup too when it comes into
+	// use, in the order of confirmation. A broker that dies has some undelivered
+	// ones, which otherwise wait until it is back, unless a later event of their
+	// streams shows that they are missing. It should be the largest length of the
+	// broker's queue. Delivered events are sent as well: set it only for receivers
+	// that recognize duplicates. Events that the backup does not confirm are tried
 	// again every Probe, until the primary is in use. With Alive no event is
-	// needed to notice that the broker is lost. Backup has to be a [Client], or
-	// have its method Send. The events must not be changed after Publish has
-	// returned. Default: 0, none.
+	// needed to notice the loss of the broker. Backup must be a [Client], or have
+	// its method Send. The events must not be changed after Publish has returned.
+	// Default: 0, none.
 	Resend int
-	// ResendAge is how long ago an event was confirmed that is sent again, at
-	// most. It should be longer than events stay in the broker's queue.
+	// ResendAge is the largest age of an event that is sent again, since its
+	// confirmation. It should be longer than events stay in the broker's queue.
 	// Default: 1 minute.
 	ResendAge time.Duration
 
-	// Logger is told of each switch. Default: slog.Default().
+	// Logger logs each switch. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -78,7 +76,7 @@ func (c PublisherConfig) withDefaults() PublisherConfig {
 
 func (c PublisherConfig) validate() error {
 	var p settings.Problems
-	p.Add(c.Primary == nil, "Primary is nil")
+	p.Add(c.Primary == nil, "Primary is nil: give a publisher, that of a broker for example")
 	p.Add(c.Backup == nil, "Backup is nil: give a Client")
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
 	p.Add(c.Failures < 0, "Failures is %d: it must not be negative", c.Failures)

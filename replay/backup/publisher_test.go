@@ -108,7 +108,7 @@ func TestSwitchThereAndBack(t *testing.T) {
 		assert.Equal(t, "open", s.Breaker)
 		r.publish(t)
 		assert.Equal(t, 4, r.primary.called(), "left alone")
-		assert.Contains(t, r.log.String(), `level=WARN msg="backup: events go to the backup channel" error="connection refused"`)
+		assert.Contains(t, r.log.String(), `level=WARN msg="backup: events go to the backup channel" err="connection refused"`)
 
 		time.Sleep(10*time.Second + 1)
 		assert.Equal(t, "half-open", r.Stats().Breaker)
@@ -264,7 +264,7 @@ func TestBothFail(t *testing.T) {
 			assert.False(t, dispatcher.IsPermanent(err))
 		}
 		assert.EqualError(t, r.Publish(t.Context(), event(1)), "backup: neither channel has confirmed the event: "+
-			"primary: backup: the primary is left alone for a while after failures; the last one: connection refused; backup: no route to host")
+			"primary: backup: the primary is not tried for a while after failures; the last one: connection refused; backup: no route to host")
 		r.second.does(fails(dispatcher.Permanent(errAway)))
 		assert.True(t, dispatcher.IsPermanent(r.Publish(t.Context(), event(1))))
 		assert.EqualValues(t, 7, r.Stats().Failed)
@@ -291,25 +291,28 @@ func TestTooLargeForTheBackup(t *testing.T) {
 }
 
 // An attempt that panics or ends its goroutine counts as a failure, also one
-// that tries a primary that was left alone: the next one may try it.
+// that tries a primary that was left alone: the next one may try it. The backup
+// gets what the primary panicked over.
 func TestPrimaryThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, backup.PublisherConfig{Failures: 1, Probe: time.Second})
-		for _, end := range []func(context.Context) error{
-			func(context.Context) error { panic("a bug") },
-			func(context.Context) error { runtime.Goexit(); return nil },
+		for _, end := range []struct {
+			does   func(context.Context) error
+			backup uint64 // events that it gets
+		}{
+			{func(context.Context) error { panic("a bug") }, 2},
+			{func(context.Context) error { runtime.Goexit(); return nil }, 0},
 		} {
-			r.primary.does(end)
+			r.primary.does(end.does)
+			before := r.Stats().Backup
 			for range 2 {
-				ended := make(chan any)
-				go func() {
-					defer func() { ended <- recover() }()
-					_ = r.Publish(context.Background(), event(1))
-				}()
-				<-ended
+				var publishing sync.WaitGroup
+				publishing.Go(func() { assert.NoError(t, r.Publish(context.Background(), event(1))) })
+				publishing.Wait()
 				assert.Equal(t, "open", r.Stats().Breaker)
 				time.Sleep(time.Second + 1)
 			}
+			assert.Equal(t, end.backup, r.Stats().Backup-before)
 		}
 		r.primary.does(nil)
 		r.publish(t)

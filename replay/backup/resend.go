@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -17,24 +18,24 @@ type batchSender interface {
 	Send(ctx context.Context, events []*ordering.Event) (errs []error, err error)
 }
 
-// resendBatch is how many events are sent again in one request.
+// resendBatch is the number of events sent again in one request.
 const resendBatch = 100
 
-// resender keeps the events that the primary has confirmed last. While the
-// backup is in use, one goroutine sends them by it in the order in which they
-// were confirmed, until the receiver has them, or will never take them.
+// resender keeps the latest events that the primary has confirmed. While the
+// backup is in use, one goroutine sends them through it, in the order of
+// confirmation, until the receiver has confirmed or refused them.
 type resender struct {
 	p       *Publisher
-	work    context.Context // ends with close
+	work    context.Context // ends with shutdown
 	stop    context.CancelFunc
 	sending sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
 		ring    []*confirmed
-		next    int             // where the next one is put, and the oldest is
-		running bool            // the goroutine will look for what is due
-		watched <-chan struct{} // of the primary's life whose end will be noticed
+		next    int             // index of the oldest one, which the next one replaces
+		running bool            // the goroutine will call due again
+		watched <-chan struct{} // of the context from Alive whose end calls lookAlive
 		unwatch func() bool
 	}
 }
@@ -42,7 +43,7 @@ type resender struct {
 // confirmed is an event that the primary has confirmed.
 type confirmed struct {
 	at    time.Time
-	event *ordering.Event // nil once it is done with; of the goroutine that sends
+	event *ordering.Event // nil once it is confirmed or refused; only for the sending goroutine
 }
 
 func newResender(p *Publisher) *resender {
@@ -53,16 +54,23 @@ func newResender(p *Publisher) *resender {
 	return r
 }
 
-func (r *resender) close() {
+func (r *resender) shutdown(ctx context.Context) error {
 	r.mu.Lock()
 	r.stop()
 	r.mu.unwatch()
 	r.mu.Unlock()
-	r.sending.Wait()
+	over := make(chan struct{})
+	go func() { r.sending.Wait(); close(over) }()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("backup: a request of resending has not ended: %w", context.Cause(ctx))
+	}
 }
 
-// keep keeps an event in place of the oldest one, and watches the primary, so
-// that its end needs no other event to be noticed.
+// keep keeps an event in place of the oldest one, and watches the primary, so that
+// the loss of its broker is noticed without another event.
 func (r *resender) keep(e *ordering.Event) {
 	life := r.p.cfg.Alive()
 	r.mu.Lock()
@@ -78,7 +86,7 @@ func (r *resender) keep(e *ordering.Event) {
 	}
 }
 
-// start makes sure that what is kept is being sent.
+// start starts the sending goroutine, unless it runs.
 func (r *resender) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +101,7 @@ func (r *resender) run() {
 	for list := r.due(); len(list) > 0; list = r.due() {
 		for batch := range slices.Chunk(list, resendBatch) {
 			if err := r.send(batch); err != nil {
-				tell("backup: events that the primary had confirmed were not sent again", "error", err, "again_in", r.p.cfg.Probe)
+				tell("backup: events confirmed by the primary could not be sent again", "err", err, "again_in", r.p.cfg.Probe)
 				tell = r.p.cfg.Logger.Debug
 				break
 			}
@@ -108,7 +116,7 @@ func (r *resender) run() {
 	}
 }
 
-// due returns what is to be sent, the oldest first. If it is nothing, the
+// due returns the events to be sent, the oldest first. If there are none, the
 // goroutine ends.
 func (r *resender) due() (list []*confirmed) {
 	r.mu.Lock()
@@ -127,13 +135,18 @@ func (r *resender) due() (list []*confirmed) {
 }
 
 // send sends events in one request, and in halves if that is refused as a whole,
-// for an event or its size. The error is that of a request that may succeed later.
+// because of an event or the size. The error is that of a request that may succeed
+// later.
 func (r *resender) send(list []*confirmed) error {
 	events := make([]*ordering.Event, len(list))
 	for i, c := range list {
 		events[i] = c.event
 	}
-	errs, err := r.p.cfg.Backup.(batchSender).Send(r.work, events)
+	var errs []error
+	err := contain.Apart(func() (err error) {
+		errs, err = r.p.cfg.Backup.(batchSender).Send(r.work, events)
+		return err
+	})
 	refused := dispatcher.IsPermanent(err) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrBadEvent)
 	switch half := len(list) / 2; {
 	case refused && half > 0:
@@ -149,8 +162,8 @@ func (r *resender) send(list []*confirmed) error {
 			r.p.count(&r.p.mu.stats.Resent)
 		case dispatcher.IsPermanent(err):
 			r.p.count(&r.p.mu.stats.ResentInVain)
-			r.p.cfg.Logger.Warn("backup: the receiver refuses an event that the primary had confirmed; it is not sent again",
-				"event", list[i].event.Name(), "position", fmt.Sprintf("%.200s", ordering.FormatSequenceID(list[i].event.Positions)), "error", err)
+			r.p.cfg.Logger.Warn("backup: the receiver refuses an event confirmed by the primary; it is not sent again",
+				"event", list[i].event.Name(), "position", fmt.Sprintf("%.200s", ordering.FormatSequenceID(list[i].event.Positions)), "err", err)
 		default:
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,7 @@ func newResending(t *testing.T, cfg backup.PublisherConfig) *resending {
 	var err error
 	r.Publisher, err = backup.NewPublisher(cfg)
 	require.NoError(t, err)
-	t.Cleanup(r.Close)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
 	return r
 }
 
@@ -217,7 +218,7 @@ func TestResendTriesAgain(t *testing.T) {
 		assert.Equal(t, [][]int{{2, 4}}, r.backup.sent())
 		assert.EqualValues(t, 1, r.Stats().Resent)
 		assert.EqualValues(t, 1, r.Stats().ResentInVain)
-		assert.Contains(t, log.String(), `event=e-1 position="order/7=1" error=refused`)
+		assert.Contains(t, log.String(), `event=e-1 position="order/7=1" err=refused`)
 
 		r.begin()
 		r.publishAll(t, 5)
@@ -289,8 +290,8 @@ func TestCloseEndsResending(t *testing.T) {
 		r.end(errDead)
 		synctest.Wait()
 		assert.Equal(t, [][]int{{1}}, r.backup.sent())
-		r.Close()
-		r.Close()
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close())
 		r.publishAll(t, 2)
 		r.begin()
 		r.publishAll(t, 3)
@@ -301,7 +302,7 @@ func TestCloseEndsResending(t *testing.T) {
 		assert.EqualValues(t, 2, r.Stats().Primary)
 		assert.EqualValues(t, 2, r.Stats().Backup)
 	})
-	require.NotPanics(t, newRig(t, backup.PublisherConfig{}).Close, "there is nothing to close")
+	require.NoError(t, newRig(t, backup.PublisherConfig{}).Close(), "there is nothing to close")
 }
 
 // Events of many streams are published while the primary comes and goes. Of each
@@ -340,15 +341,74 @@ func TestResendUnderLoad(t *testing.T) {
 	})
 }
 
+// Shutdown waits no longer than its context for a request that does not end.
+func TestShutdownOfResending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newResending(t, backup.PublisherConfig{Resend: 10})
+		answer := make(chan struct{})
+		r.backup.all = func(context.Context, []int) error { <-answer; return nil }
+		r.publishAll(t, 1)
+		r.end(errDead)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
+		close(answer)
+		require.NoError(t, r.Close())
+	})
+}
+
+// A backup that panics or ends its goroutine, and an Alive that panics, end neither
+// the process nor the resending.
+func TestResendingIsNotEndedByItsBackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := false
+		l := newLife()
+		r := &rig{primary: &channel{}}
+		to, tries := &batches{}, 0
+		to.all = func(context.Context, []int) error {
+			switch tries++; tries {
+			case 1:
+				panic("a bug")
+			case 2:
+				runtime.Goexit()
+			}
+			return nil
+		}
+		p, err := backup.NewPublisher(backup.PublisherConfig{Primary: r.primary, Backup: to, Resend: 10, Alive: func() context.Context {
+			if bad {
+				panic("another bug")
+			}
+			return l.alive()
+		}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Close()) }()
+		require.NoError(t, p.Publish(t.Context(), event(1)))
+		bad = true
+		l.end(errDead) // noticed by a goroutine of the publisher
+		synctest.Wait()
+		require.Equal(t, backup.Primary, p.Stats().Active)
+		bad = false
+		require.NoError(t, p.Publish(t.Context(), event(2))) // through the backup
+		l.begin()
+		require.NoError(t, p.Publish(t.Context(), event(3)))
+		l.end(errDead)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 2, p.Stats().Resent)
+		require.Equal(t, 3, tries)
+	})
+}
+
 // The effects of what a broker has confirmed and nobody has received are there
 // while it is dead; what was received is not applied twice.
 func TestResendToASequencer(t *testing.T) {
-	seq, j := sequencer(t, ordering.Config{GapTimeout: time.Hour})
+	seq, j := sequencer(t, ordering.Config[*ordering.Event]{GapTimeout: time.Hour})
 	c := client(t, serve(t, handler(t, backup.HandlerConfig{Sink: seq})), backup.ClientConfig{})
 	l, p := newLife(), &channel{}
 	publisher, err := backup.NewPublisher(backup.PublisherConfig{Primary: p, Backup: c, Alive: l.alive, Resend: 10})
 	require.NoError(t, err)
-	defer publisher.Close()
+	defer func() { assert.NoError(t, publisher.Close()) }()
 	for _, e := range events(1, 2, 3) {
 		require.NoError(t, publisher.Publish(t.Context(), e))
 	}

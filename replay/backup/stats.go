@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Channel is one of the ways that events take.
+// Channel identifies one of the two channels.
 type Channel uint8
 
 // Channels.
@@ -28,31 +28,31 @@ func (c Channel) String() string {
 	return fmt.Sprintf("Channel(%d)", uint8(c))
 }
 
-// Stats is what a publisher does and has done.
+// Stats describes a publisher's state, and counts what it has done.
 type Stats struct {
-	// Active is the channel that events take. While it is the primary, single
-	// events may still go to the backup.
+	// Active is the channel in use. While it is the primary, single events may
+	// still go to the backup.
 	Active Channel
-	// Since is when it became that.
+	// Since is when it became active.
 	Since time.Time
-	// Breaker is the state of the primary's breaker: "closed" while it is
-	// used, "open" while it is left alone, "half-open" while single events try
+	// Breaker is the state of the primary's breaker: "closed" while the primary
+	// is used, "open" while it is not tried, "half-open" while single events try
 	// it.
 	Breaker string
 
-	Primary uint64 // events that the primary has confirmed
-	Backup  uint64 // events that the backup has confirmed
+	Primary uint64 // events confirmed by the primary
+	Backup  uint64 // events confirmed by the backup
 	Failed  uint64 // attempts that neither has confirmed
-	Resent  uint64 // events of the first kind that the backup has confirmed too
-	// ResentInVain are events of the first kind that the receiver at the
-	// backup's end refuses, whenever they are sent: the log names them.
+	Resent  uint64 // events confirmed by the primary, and by the backup when sent again
+	// ResentInVain counts events confirmed by the primary that the receiver of
+	// the backup refuses: the log names them.
 	ResentInVain uint64
 
-	// Switches is how often the active channel has changed. An outage is
+	// Switches is the number of changes of the active channel. An outage is
 	// noticed by the first event after it, or at once with
 	// [PublisherConfig.Resend] and Alive.
 	Switches uint64
-	// Recent are the latest switches, 32 at most, the latest last.
+	// Recent has the latest 32 switches, the latest last.
 	Recent []Switch
 }
 
@@ -63,10 +63,10 @@ type Switch struct {
 	Cause error // nil for a switch to the primary
 }
 
-// maxRecent is how many switches are kept.
+// maxRecent is the number of switches kept.
 const maxRecent = 32
 
-// Stats returns what the publisher does and has done.
+// Stats returns the state and the counts at this moment.
 func (p *Publisher) Stats() Stats {
 	breaker := p.breaker.State().String()
 	p.mu.Lock()
@@ -95,8 +95,8 @@ func (p *Publisher) active() Channel {
 	return p.mu.stats.Active
 }
 
-// switchTo makes a channel the active one, by what an attempt has found out.
-// Attempts that began before another switch know nothing new.
+// switchTo makes a channel the active one, after an attempt that began at the
+// switch number began. Attempts that began before another switch are ignored.
 func (p *Publisher) switchTo(to Channel, cause error, began uint64) {
 	now := time.Now()
 	p.mu.Lock()
@@ -114,7 +114,7 @@ func (p *Publisher) switchTo(to Channel, cause error, began uint64) {
 	}
 	p.mu.Unlock()
 	if to == Backup {
-		p.cfg.Logger.Warn("backup: events go to the backup channel", "error", cause)
+		p.cfg.Logger.Warn("backup: events go to the backup channel", "err", cause)
 		if p.resender != nil {
 			p.resender.start()
 		}

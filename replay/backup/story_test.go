@@ -14,8 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/backup"
@@ -25,7 +27,7 @@ import (
 // broker is a primary that dies and comes back: a queue that survives, with a
 // consumer that offers what is in it while the broker is up.
 type broker struct {
-	seq *ordering.Sequencer
+	seq *ordering.Sequencer[*ordering.Event]
 
 	mu struct {
 		sync.Mutex
@@ -49,7 +51,7 @@ const (
 	deaf      // takes events and fails to confirm them
 )
 
-func newBroker(seq *ordering.Sequencer, seed uint64) *broker {
+func newBroker(seq *ordering.Sequencer[*ordering.Event], seed uint64) *broker {
 	b := &broker{seq: seq, wake: make(chan struct{}, 1)}
 	b.mu.random = rand.New(rand.NewPCG(seed, 4))
 	b.mu.flipIn = 30
@@ -203,7 +205,7 @@ func enqueue(t *testing.T, box *outbox.Outbox, db *sql.DB, n int) map[lockkeys.K
 // An outbox relay sends events of many streams through a primary that dies,
 // hangs, loses confirmations and comes back, at random, and over HTTP. The
 // effects are each event's, once, in the order of its streams.
-func outage(t *testing.T, cfg ordering.Config) (want map[lockkeys.Key]int) {
+func outage(t *testing.T, cfg ordering.Config[*ordering.Event]) (want map[lockkeys.Key]int) {
 	box, db := openOutbox(t)
 	replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "outbox", Source: box}}})
 	require.NoError(t, err)
@@ -223,7 +225,7 @@ func outage(t *testing.T, cfg ordering.Config) (want map[lockkeys.Key]int) {
 		Timeout: 2 * time.Millisecond, Probe: 2 * time.Millisecond})
 	require.NoError(t, err)
 	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Window: 16, Poll: 20 * time.Millisecond,
-		InitialBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond})
+		Backoff: dispatcher.Backoff{Initial: time.Millisecond, Max: 20 * time.Millisecond}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -263,7 +265,7 @@ func upTo(n int) []uint64 {
 
 func TestOutageOnTheMemoryStore(t *testing.T) {
 	var j journal
-	for stream, n := range outage(t, ordering.Config{Store: ordering.NewMemory(), Handler: j.handle}) {
+	for stream, n := range outage(t, ordering.Config[*ordering.Event]{Store: ordering.NewMemory(), Handler: j.handle}) {
 		assert.Equal(t, upTo(n), j.of(stream), stream)
 	}
 }
@@ -274,7 +276,7 @@ func TestOutageOnSQLite(t *testing.T) {
 	defer func() { assert.NoError(t, store.Close()) }()
 	require.NoError(t, store.Migrate(t.Context(), "effects", []string{
 		`CREATE TABLE effects (id INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, number INTEGER NOT NULL)`}))
-	want := outage(t, ordering.Config{Store: store, Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+	want := outage(t, ordering.Config[*ordering.Event]{Store: store, Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 		for _, p := range job.Event.Positions {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO effects (stream, number) VALUES ($1, $2)`, p.Stream.String(), int64(p.Number)); err != nil {
 				return err

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// idleConnections is how many connections are kept for the next requests.
+// idleConnections is the number of idle connections kept.
 const idleConnections = 64
 
-// newTransport returns a transport for a client's own use, like the default one.
-// A connection of HTTP/2 serves all requests, and those that end at their
-// time-out do not end it: it is asked whether it is alive, and closed within
-// half that time if it is not.
+// newTransport returns a transport for one client, like the default one. A
+// connection of HTTP/2 serves all requests, and is not closed by those that time
+// out: so it is checked by pings, and closed within half the timeout if there is
+// no answer.
 func newTransport(timeout time.Duration) *http.Transport {
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if ok {
 		t = t.Clone()
-	} else { // the program has put another one there
+	} else { // the program has replaced it
 		t = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			IdleConnTimeout: 90 * time.Second, ExpectContinueTimeout: time.Second,

@@ -19,7 +19,7 @@ type answerBody struct {
 	Results []result `json:"results"`
 }
 
-// result is what became of an event: one of the texts of [ordering.Result], or
+// result is the result of an event: one of the texts of [ordering.Result], or
 // pending.
 type result struct {
 	Result  string `json:"result"`
@@ -37,7 +37,7 @@ type errorBody struct {
 type errorText struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	Event   *int   `json:"event,omitempty"` // which one is at fault, from 0
+	Event   *int   `json:"event,omitempty"` // index of the event at fault, from 0
 }
 
 // Codes of the protocol that both sides know.
@@ -51,8 +51,8 @@ const (
 	codeUnavailable  = "unavailable"
 )
 
-// encodeRequest writes the body of a request. An event that is not valid is an
-// error that is marked by [dispatcher.Permanent].
+// encodeRequest encodes the body of a request. The error for an invalid event is
+// marked by [dispatcher.Permanent].
 func encodeRequest(events []*ordering.Event) ([]byte, error) {
 	for i, e := range events {
 		err := ordering.ErrNilEvent
@@ -79,11 +79,11 @@ func (e *badEvent) Error() string { return fmt.Sprintf("events[%d]: %v", e.index
 
 func (e *badEvent) Unwrap() error { return e.err }
 
-// decodeRequest reads what encodeRequest writes, if it has at least one event
-// and no more than most, all valid, and not more than maxBytes of them by their
-// size, which it returns. What it does not know is an error, so that nothing of
-// an event gets lost. The error wraps [ErrVersion] for another version,
-// [ErrTooLarge] for more events or larger ones, or a *badEvent.
+// decodeRequest decodes the result of encodeRequest: at least one event and at most
+// most, all valid, with a total size, which it returns, of at most maxBytes. Unknown
+// fields are errors, so that no part of an event is lost. The error wraps
+// [ErrVersion] for another version, [ErrTooLarge] for more events or larger ones, or
+// a *badEvent.
 func decodeRequest(data []byte, most int, maxBytes int64) (events []*ordering.Event, size int64, err error) {
 	err = strictjson.Check(data, strictjson.Limits{Depth: 8, Members: max(most+1, ordering.MaxPositions+1), Texts: "headers"})
 	if err != nil {
@@ -96,7 +96,7 @@ func decodeRequest(data []byte, most int, maxBytes int64) (events []*ordering.Ev
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	err = decoder.Decode(&body)
-	switch { // the version is read in spite of fields that are not known
+	switch { // the version is read in spite of unknown fields
 	case body.Version != 0 && body.Version != Version:
 		return nil, 0, fmt.Errorf("%w: the request is of %d, the receiver of %d", ErrVersion, body.Version, Version)
 	case err != nil:
@@ -107,8 +107,8 @@ func decodeRequest(data []byte, most int, maxBytes int64) (events []*ordering.Ev
 	return decodeEvents(body.Events, most, maxBytes)
 }
 
-// decodeEvents does not make more than most events, or more bytes of them than
-// maxBytes: a few bytes of text can be a large value.
+// decodeEvents stops at more than most events, or more than maxBytes in memory: a
+// few bytes of text can be a large value.
 func decodeEvents(text json.RawMessage, most int, maxBytes int64) (events []*ordering.Event, size int64, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -142,8 +142,8 @@ func decodeEvents(text json.RawMessage, most int, maxBytes int64) (events []*ord
 	return events, size, nil
 }
 
-// decodeAnswer reads the answer to a request of n events, and makes no more than
-// so many results of it.
+// decodeAnswer decodes the answer to a request of n events, and stops at more than
+// n results.
 func decodeAnswer(data []byte, n int) ([]result, error) {
 	d := strictjson.NewDecoder(bytes.NewReader(data), strictjson.Limits{Depth: 4, Members: 64}, false)
 	version, results := 0, make([]result, 0, n)
@@ -181,7 +181,7 @@ func decodeAnswer(data []byte, n int) ([]result, error) {
 	return results, nil
 }
 
-// decodeError reads what the receiver says in place of an answer.
+// decodeError decodes the body of a refused request.
 func decodeError(data []byte) (errorText, error) {
 	var body errorBody
 	err := json.Unmarshal(data, &body)

@@ -10,8 +10,8 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Key is a secret that clients and servers share, with a name that says which
-// one was used.
+// Key is a secret shared by clients and servers, with an ID that tells which one
+// was used.
 type Key struct {
 	// ID is 1 to 64 letters, digits, dots, dashes and underscores.
 	ID string
@@ -19,13 +19,13 @@ type Key struct {
 	Secret []byte
 }
 
-// String returns the ID, so that a secret does not get into a log.
+// String returns the ID only, so that logs do not have the secret.
 func (k Key) String() string { return "key " + k.ID }
 
-// GoString is as String, for %#v.
+// GoString is String, for %#v.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue is as String, for log/slog, whose JSON would have the secret.
+// LogValue is String, for log/slog, whose JSON would have the secret.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 func (k Key) validate() error { return httpauth.Key(k).Validate() }
@@ -35,7 +35,7 @@ func (k Key) authorization(asked ordering.Range, now time.Time) string {
 	return httpauth.Key(k).Authorization(signed(asked), now)
 }
 
-// signed is what the signature of a request is for.
+// signed returns the signed parts of a request.
 func signed(asked ordering.Range) httpauth.Request {
 	return httpauth.Request{
 		Protocol: fmt.Sprintf("interlock-replay-%d", Version),
@@ -45,7 +45,7 @@ func signed(asked ordering.Range) httpauth.Request {
 }
 
 // verify checks the header of a request against the keys, and returns the index
-// of the one that it was signed with.
+// of its key.
 func verify(header string, asked ordering.Range, keys []httpauth.Key, now time.Time, skew time.Duration) (int, error) {
 	s, err := httpauth.Parse(header)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 )
 
@@ -64,7 +65,7 @@ func TestSignatures(t *testing.T) {
 // try again.
 func TestWrongKey(t *testing.T) {
 	server := serve(t, httpreplay.ServerConfig{Source: logOf(3)})
-	_, err := client(t, server, httpreplay.ClientConfig{Key: oldKey}).Fetch(t.Context(), order, 1, 1)
+	_, err := client(t, server, httpreplay.ClientConfig{Key: oldKey}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 1})
 	require.ErrorIs(t, err, httpreplay.ErrUnauthorised)
 	assert.True(t, dispatcher.IsPermanent(err))
 	var e *httpreplay.Error

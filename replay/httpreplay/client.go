@@ -14,34 +14,33 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/settings"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
 
 const (
-	// maxErrorBody is how much of the body of an error is read, in bytes.
+	// maxErrorBody bounds the bytes read of an error's body.
 	maxErrorBody = 64 << 10
-	// maxRetryAfter is the longest time that a server can ask for.
+	// maxRetryAfter is the longest Retry-After that is respected.
 	maxRetryAfter = time.Hour
 )
 
 // ClientConfig configures a [Client]. URL is required; the zero value of every
 // other field means its default.
 type ClientConfig struct {
-	// URL is the server's, without a query.
+	// URL is that of the server, without a query.
 	URL string
-	// Key signs the requests. Default: none, for servers that are public.
+	// Key signs the requests. Default: none, for public servers.
 	Key Key
 	// HTTP makes the requests: set it for TLS, proxies and connection pools.
-	// Its CheckRedirect is not used. Default: one on
+	// Its CheckRedirect is not used. Default: one with
 	// [net/http.DefaultTransport].
 	HTTP *http.Client
 	// Timeout bounds a request with its answer. Default: 10 s.
 	Timeout time.Duration
-	// MaxBytes bounds the body of an answer. Its events may take twice as much
-	// and 512 bytes each, by [ordering.Event.Size]. Answers are read event by
-	// event: one takes a few times as much at the very most. Default: 16 MiB.
+	// MaxBytes bounds the body of an answer. Its events may take twice as much,
+	// plus 512 bytes each, by [ordering.Event.Size]. Answers are read event by
+	// event, so one uses a few times MaxBytes of memory at most. Default: 16 MiB.
 	MaxBytes int64
 	// MaxEvents bounds the events of an answer. Default: 8192.
 	MaxEvents int
@@ -78,8 +77,8 @@ func (c ClientConfig) validate() error {
 	return p.Err(ErrConfig)
 }
 
-// Client asks a [Server] for events. It implements [replay.Source] and may be
-// used from any number of goroutines at once. There is nothing to close.
+// Client requests events from a [Server]. It implements [replay.Source] and is
+// safe for concurrent use. There is nothing to close.
 type Client struct {
 	cfg  ClientConfig
 	http http.Client
@@ -95,17 +94,16 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, http: *cfg.HTTP}
-	// A signature is for the server that was named.
+	// A signature is only for the configured server.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
 // Fetch implements [replay.Source] with one request. The error is an [*Error],
 // marked by [dispatcher.Permanent] or [replay.RetryAfter] where that applies.
-func (c *Client) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
+func (c *Client) Fetch(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	asked := ordering.Range{Stream: stream, From: from, To: to}
 	address := c.cfg.URL + "?" + query(asked)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -118,7 +116,7 @@ func (c *Client) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64
 	response, err := c.http.Do(request)
 	if err != nil {
 		if u := (*url.Error)(nil); errors.As(err, &u) {
-			err = u.Err // the rest is in our own error
+			err = u.Err // the rest is in Error
 		}
 		return replay.Answer{}, &Error{URL: address, Err: err}
 	}
@@ -152,7 +150,7 @@ func checkType(response *http.Response) error {
 	return nil
 }
 
-// refusal is the error for a response that is no answer.
+// refusal returns the error for a response that is not an answer.
 func refusal(response *http.Response, address string) error {
 	status := response.StatusCode
 	e := &Error{URL: address, Status: status, Err: ErrResponse}
@@ -174,8 +172,8 @@ func refusal(response *http.Response, address string) error {
 	return e
 }
 
-// passing tells of a status from 400 to 499 whether the same request may
-// succeed later.
+// passing reports whether the same request may succeed later, for a status from
+// 400 to 499.
 func passing(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests
 }
@@ -209,7 +207,7 @@ func decodeError(data []byte) (errorText, error) {
 	return body.Error, nil
 }
 
-// saidError is what a server said, with the error that stands for its code.
+// saidError is a server's error text, with the error for its code.
 type saidError struct {
 	errorText
 	cause error
@@ -229,8 +227,8 @@ func cause(text errorText) error {
 	}[text.Code]}
 }
 
-// retryAfter reads the header of that name, which gives seconds or a date; it
-// returns 0 if it gives neither.
+// retryAfter parses a Retry-After header, seconds or a date; it returns 0 if it
+// is neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 )
@@ -79,7 +80,7 @@ func TestOddResponses(t *testing.T) {
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			}))
-			a, err := client(t, server, httpreplay.ClientConfig{MaxBytes: 5000, MaxEvents: 3}).Fetch(t.Context(), order, 1, 2)
+			a, err := client(t, server, httpreplay.ClientConfig{MaxBytes: 5000, MaxEvents: 3}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 			require.Error(t, err)
 			assert.Empty(t, a)
 			if c.is != nil {
@@ -106,7 +107,7 @@ func TestEndlessAnswer(t *testing.T) {
 			_, err = io.WriteString(w, strings.Repeat(" ", 1000))
 		}
 	}))
-	_, err := client(t, server, httpreplay.ClientConfig{Timeout: time.Minute, MaxBytes: 1 << 20}).Fetch(t.Context(), order, 1, 2)
+	_, err := client(t, server, httpreplay.ClientConfig{Timeout: time.Minute, MaxBytes: 1 << 20}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 	require.ErrorIs(t, err, httpreplay.ErrTooLarge)
 }
 
@@ -117,7 +118,7 @@ func TestCutOff(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(w, `{"version":1}`)
 	}))
-	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), order, 1, 2)
+	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 	require.ErrorIs(t, err, httpreplay.ErrResponse)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	assert.ErrorContains(t, err, "cut off after 13 bytes")
@@ -128,7 +129,7 @@ func TestNoServer(t *testing.T) {
 	server := serve(t, httpreplay.ServerConfig{Source: logOf(3)})
 	c := client(t, server, httpreplay.ClientConfig{})
 	server.Close()
-	_, err := c.Fetch(t.Context(), order, 1, 2)
+	_, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 	require.ErrorContains(t, err, "connection refused")
 	assert.Equal(t, 1, strings.Count(err.Error(), server.URL), "the URL is there once")
 	assert.False(t, dispatcher.IsPermanent(err))
@@ -136,7 +137,7 @@ func TestNoServer(t *testing.T) {
 	end := make(chan bool)
 	silent := serveHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer close(end)
-	_, err = client(t, silent, httpreplay.ClientConfig{Timeout: 20 * time.Millisecond}).Fetch(t.Context(), order, 1, 2)
+	_, err = client(t, silent, httpreplay.ClientConfig{Timeout: 20 * time.Millisecond}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.False(t, dispatcher.IsPermanent(err))
 }
@@ -145,7 +146,7 @@ func TestNoServer(t *testing.T) {
 func TestRedirectIsNotFollowed(t *testing.T) {
 	elsewhere := serveHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked elsewhere") }))
 	server := serveHandler(t, http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
-	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), order, 1, 2)
+	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
 	require.ErrorContains(t, err, fmt.Sprintf("redirects to %q", elsewhere.URL))
 }
 

@@ -10,21 +10,20 @@ import (
 	"github.com/interlock-go/interlock/replay"
 )
 
-// piece is what an event or a range of an answer may have. The most is that of
-// an event: its positions in it, each with a stream and a number.
+// piece limits an event or a range of an answer. The deepest is an event, with
+// its positions, each with a stream and a number.
 var piece = strictjson.Limits{Depth: 8, Members: ordering.MaxPositions, Texts: "headers"}
 
-// decodeAnswer reads what encodeAnswer writes, piece by piece, if it has no more
-// than maxEvents events and as many ranges, if the text is not more than maxBytes
-// and the events, by their size, not much more. So an answer never takes more than
-// a few times maxBytes, whatever it is. Events are not validated, but there are no nil
-// ones.
+// decodeAnswer decodes the result of encodeAnswer, piece by piece. It refuses more
+// than maxEvents events or ranges, more than maxBytes of text, and events whose
+// sizes add up to much more. So no answer takes more than a few times maxBytes of
+// memory. Events are not validated, but none is nil.
 func decodeAnswer(r io.Reader, maxEvents int, maxBytes int64) (replay.Answer, error) {
 	text := &io.LimitedReader{R: r, N: maxBytes + 1}
 	a, err := answer{maxEvents: maxEvents, maxBytes: maxBytes}.decode(text)
 	switch {
 	case err != nil && text.N <= 0:
-		return replay.Answer{}, fmt.Errorf("%w: the answer is more than MaxBytes, %d", ErrTooLarge, maxBytes)
+		return replay.Answer{}, fmt.Errorf("%w: the answer has more than MaxBytes, %d: raise it, or lower that of the server", ErrTooLarge, maxBytes)
 	case err == nil:
 		return a, nil
 	case errors.Is(err, ErrVersion) || errors.Is(err, ErrTooLarge):
@@ -35,7 +34,7 @@ func decodeAnswer(r io.Reader, maxEvents int, maxBytes int64) (replay.Answer, er
 	return replay.Answer{}, fmt.Errorf("%w: %w", ErrResponse, err)
 }
 
-// answer is an answer that is being read.
+// answer is an answer being decoded.
 type answer struct {
 	maxEvents int
 	maxBytes  int64

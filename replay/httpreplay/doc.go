@@ -1,14 +1,16 @@
-// Package httpreplay asks for events over HTTP: a [Client] is a
-// [replay.Source] whose events are on another machine, and a [Server] answers
-// from any source there, a producer's outbox or event log for example.
+// Package httpreplay requests events over HTTP: a [Client] is a [replay.Source]
+// for events on another machine, and a [Server] there answers from any source, a
+// producer's outbox or event log for example.
 //
 // # Protocol, version 1
 //
-// A request is a GET with the parameters below, each exactly once, and no
-// others. It changes nothing and may be repeated.
+// A request is a GET with the parameters below, each exactly once but for epoch,
+// which is there unless it is 0, and no others. It changes nothing and may be
+// repeated.
 //
 //	version  1
 //	stream   the stream's key in its text form, client/42 for example
+//	epoch    the epoch of the numbers, from 1 to 65535
 //	from     the first number asked for, at least 1
 //	to       the last number, at least from
 //
@@ -19,16 +21,17 @@
 //	 "events":  [{"id": "…", "positions": [{"stream": "client/42", "number": 5}], …}, …],
 //	 "no_such": [{"stream": "client/42", "from": 6, "to": 7}]}
 //
-// Nothing of it may be read in two ways: names of fields are in lower case, no
-// name comes twice in an object, and all text is UTF-8, with surrogates in pairs
-// where it is escaped.
+// where a position, and a range, has its "epoch" unless that is 0.
 //
-// An answer may be for a part of the range: the client asks again for the rest. A range may
-// be of any width. It is not narrowed, since what is not retained at its
-// beginning would then hide what is there behind it; so the number of events in
-// an answer and its size are bounded, but not the range.
+// The JSON must be unambiguous: names of fields are in lower case, no name occurs
+// twice in an object, and all text is UTF-8, with escaped surrogates in pairs.
 //
-// Any other status has a body that says why, where the message is for people:
+// An answer may cover a part of the range: the client then requests the rest. A
+// range may have any width. The client does not narrow it, since events at its
+// beginning that are not retained would then hide later ones that are; so the
+// number of events in an answer and its size are bounded, but not the range.
+//
+// Any other status has a body with the reason; its message is for people:
 //
 //	{"version": 1, "error": {"code": "not_retained", "message": "…"}}
 //
@@ -41,18 +44,19 @@
 //	429 too_many       too many requests at a time; with Retry-After
 //	500 failed         the source failed
 //	500 too_large      one event is larger than an answer may be
-//	503 unavailable    the source asks for patience; with Retry-After
+//	503 unavailable    the source is to be asked later; with Retry-After
 //	504 timeout        the source took too long
 //
-// That numbers never existed is said in an answer and is final, if the client
-// takes the server for the producer's own; not_retained and not_assigned leave
-// them unanswered. The client does not repeat what had a status from 300 to
-// 499 other than 404 not_assigned, 408, 425 and 429, or was too large: such an
-// error is marked by [dispatcher.Permanent]. It does not follow redirects.
+// A range in no_such is final, unless the client's server is marked as a copy,
+// see [replay.NamedSource]; not_retained and not_assigned leave numbers
+// unanswered. Errors for a status from 300 to 499 other than 404 not_assigned, 408,
+// 410 not_retained, 425 and 429, and for answers that are too large, are marked by
+// [dispatcher.Permanent], so that the request is not repeated. The client does not
+// follow redirects.
 //
 // # Signatures
 //
-// Requests are signed with a key that both sides have:
+// Requests are signed with a shared key:
 //
 //	Authorization: Interlock-HMAC-SHA256 key=ID,time=UNIX,signature=HEX
 //
@@ -65,13 +69,13 @@
 //	UNIX, seconds since 1970
 //	from=5&stream=client%2F42&to=7&version=1
 //
-// Whoever cannot sign is not told whether there is a key of that ID, and takes no
-// place from others. The server refuses a time that is further than its MaxSkew
-// from its own clock, so a request that was overheard is of use for that long,
-// and only to ask for the same events, of any server that has the key. A server
-// has several keys at a time so that they can be changed: add the new one to all
-// servers, then give it to the clients, then take the old one away. Host and path are not signed, so that proxies may
-// change them.
+// A client that cannot sign does not learn whether there is a key of an ID, and
+// takes no slot from others. The server refuses a time further than its MaxSkew
+// from its own clock, so an intercepted request can be replayed for that long, and
+// only to get the same events, from any server that has the key. A server can have
+// several keys, so that they can be changed: add the new one to all servers, then
+// give it to the clients, then remove the old one. Host and path are not signed,
+// so that proxies may change them.
 //
 // Answers are not signed, and nothing is encrypted: use TLS, through the
 // [net/http.Client] and the [net/http.Server], where the network is not

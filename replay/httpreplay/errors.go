@@ -6,18 +6,18 @@ import (
 )
 
 var (
-	// ErrConfig is wrapped by what [NewClient] and [NewServer] return for a
-	// configuration that cannot work; the text names every problem.
+	// ErrConfig is wrapped by the errors of [NewClient] and [NewServer] for an
+	// invalid configuration; the text names every problem.
 	ErrConfig = errors.New("httpreplay: bad configuration")
 
-	// ErrVersion is wrapped by the error for a server that speaks another
-	// version of the protocol: upgrade the older side.
-	ErrVersion = errors.New("another version of the protocol")
+	// ErrVersion is wrapped by the error for a server with another version of
+	// the protocol.
+	ErrVersion = errors.New("another version of the protocol: upgrade the older side")
 	// ErrUnauthorised is wrapped by the error for a request whose signature
-	// the server refused: compare keys and clocks.
-	ErrUnauthorised = errors.New("signature refused")
-	// ErrTooLarge is wrapped by the error for an answer that is larger than
-	// the client takes, or an event that is larger than the server gives.
+	// the server refused.
+	ErrUnauthorised = errors.New("signature refused: compare keys and clocks")
+	// ErrTooLarge is wrapped by the error for an answer larger than the client
+	// accepts, or an event larger than the server sends.
 	ErrTooLarge = errors.New("too large")
 	// ErrResponse is wrapped by the error for a response that is not one of
 	// the protocol, was cut off, or does not parse.
@@ -41,5 +41,5 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("httpreplay: GET %s: status %d: %v", e.URL, e.Status, e.Err)
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

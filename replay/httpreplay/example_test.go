@@ -17,9 +17,9 @@ func Example() {
 	key := httpreplay.Key{ID: "2026-11", Secret: []byte("32 bytes that were drawn at random")}
 
 	// The producer. Its log would be a table, or package outbox.
-	log := replay.SourceFunc(func(_ context.Context, stream lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
-		for n := from; n <= min(to, from+99); n++ { // 100 at a time
-			a.Events = append(a.Events, &ordering.Event{Positions: []ordering.Position{{Stream: stream, Number: n}}})
+	log := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (a replay.Answer, err error) {
+		for n := asked.From; n <= min(asked.To, asked.From+99); n++ { // 100 at a time
+			a.Events = append(a.Events, &ordering.Event{Positions: []ordering.Position{{Stream: asked.Stream, Number: n}}})
 		}
 		return a, nil
 	})

@@ -45,7 +45,10 @@ func FuzzDecodeAnswer(f *testing.F) {
 func FuzzParseQuery(f *testing.F) {
 	f.Add("from=1&stream=order%2F7&to=3&version=1")
 	f.Add("version=2")
-	f.Add("from=1&stream=%2F&to=9223372036854775807&version=1")
+	f.Add("from=1&stream=%2F&to=100000000000000&version=1")
+	f.Add("epoch=2&from=1&stream=%2F&to=2&version=1")
+	f.Add("epoch=0&from=1&stream=%2F&to=2&version=1")
+	f.Add("epoch=65536&from=1&stream=%2F&to=2&version=1")
 	f.Add("from=1&stream=a%2525%2Fb%2500&to=3&version=1&")
 	f.Add("from=1;to=2")
 	f.Fuzz(func(t *testing.T, raw string) {

@@ -56,22 +56,22 @@ func logOf(n uint64) *memoryLog {
 	return &memoryLog{streams: map[lockkeys.Key]*memoryStream{order: s}}
 }
 
-func (l *memoryLog) Fetch(ctx context.Context, stream lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
+func (l *memoryLog) Fetch(ctx context.Context, asked ordering.Range) (a replay.Answer, err error) {
 	if err := ctx.Err(); err != nil {
 		return a, err
 	}
-	s := l.streams[stream]
-	if s == nil || from > uint64(len(s.events)) {
+	s := l.streams[asked.Stream]
+	if s == nil || asked.From > uint64(len(s.events)) {
 		return a, replay.ErrNotAssigned
 	}
-	if to <= s.pruned {
+	if asked.To <= s.pruned {
 		return a, replay.ErrNotRetained
 	}
-	for n := max(from, s.pruned+1); n <= min(to, uint64(len(s.events))); n++ {
+	for n := max(asked.From, s.pruned+1); n <= min(asked.To, uint64(len(s.events))); n++ {
 		if e := s.events[n-1]; e != nil {
 			a.Events = append(a.Events, e)
 		} else {
-			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: n, To: n})
+			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: asked.Stream, From: n, To: n})
 		}
 	}
 	return a, nil

@@ -24,23 +24,24 @@ func TestEventsComeOver(t *testing.T) {
 	odd := lockkeys.Must("a/b&c=d+e%", "ü \xff\n", "#?")
 	e := &ordering.Event{
 		ID: "e-1 \u2028 <&>", Type: "transfer",
-		Positions: []ordering.Position{{Stream: odd, Number: ordering.MaxNumber, End: true}, {Stream: order, Number: 1}},
+		Positions: []ordering.Position{{Stream: odd, Epoch: 7, Number: ordering.MaxNumber, End: true}, {Stream: order, Number: 1}},
 		Payload:   []byte{0, 1, 0xff}, Headers: map[string]string{"trace": "€"},
 		Time:          time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC),
 		CorrelationID: "c", CausationID: "d",
 	}
-	never := ordering.Range{Stream: odd, From: 3, To: math.MaxUint64}
-	var asked ordering.Range
+	never := ordering.Range{Stream: odd, Epoch: 7, From: 3, To: math.MaxUint64}
+	var got ordering.Range
 	server := serve(t, httpreplay.ServerConfig{Source: replay.SourceFunc(
-		func(_ context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
-			asked = ordering.Range{Stream: stream, From: from, To: to}
+		func(_ context.Context, asked ordering.Range) (replay.Answer, error) {
+			got = asked
 			return replay.Answer{Events: []*ordering.Event{e}, NoSuch: []ordering.Range{never}}, nil
 		})})
-	got, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), odd, ordering.MaxNumber-1, ordering.MaxNumber)
+	asked := ordering.Range{Stream: odd, Epoch: 7, From: ordering.MaxNumber - 1, To: ordering.MaxNumber}
+	answer, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), asked)
 	require.NoError(t, err)
-	assert.Equal(t, []*ordering.Event{e}, got.Events)
-	assert.Equal(t, []ordering.Range{never}, got.NoSuch)
-	assert.Equal(t, ordering.Range{Stream: odd, From: ordering.MaxNumber - 1, To: ordering.MaxNumber}, asked)
+	assert.Equal(t, []*ordering.Event{e}, answer.Events)
+	assert.Equal(t, []ordering.Range{never}, answer.NoSuch)
+	assert.Equal(t, asked, got)
 }
 
 // A replayer gets a long range through a server with narrow bounds, whichever
@@ -79,18 +80,19 @@ func TestWideRange(t *testing.T) {
 	for n := uint64(pruned + step); len(kept) < 16; n += step {
 		kept = append(kept, &ordering.Event{ID: fmt.Sprint(n), Positions: []ordering.Position{{Stream: order, Number: n}}})
 	}
-	source := replay.SourceFunc(func(_ context.Context, stream lockkeys.Key, from, to uint64) (a replay.Answer, err error) {
+	source := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (a replay.Answer, err error) {
 		never := pruned + uint64(1) // the first number behind the event before
 		for _, e := range kept {
-			n, _ := e.On(stream)
-			if from <= n && n <= to {
+			p, _ := e.On(asked.Stream)
+			n := p.Number
+			if asked.Has(p) {
 				a.Events = append(a.Events, e)
 			}
-			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: never, To: n - 1})
+			a.NoSuch = append(a.NoSuch, ordering.Range{Stream: asked.Stream, From: never, To: n - 1})
 			never = n + 1
 		}
-		a.NoSuch = append(a.NoSuch, ordering.Range{Stream: stream, From: never, To: last})
-		if to <= pruned {
+		a.NoSuch = append(a.NoSuch, ordering.Range{Stream: asked.Stream, From: never, To: last})
+		if asked.To <= pruned {
 			return replay.Answer{}, replay.ErrNotRetained
 		}
 		return a, nil
@@ -123,20 +125,20 @@ func TestNeverOrNotAnyMore(t *testing.T) {
 	log.streams[order].events[6] = nil
 	c := client(t, serve(t, httpreplay.ServerConfig{Source: log}), httpreplay.ClientConfig{})
 
-	a, err := c.Fetch(t.Context(), order, 7, 7)
+	a, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 7, To: 7})
 	require.NoError(t, err)
 	assert.Equal(t, replay.Answer{NoSuch: []ordering.Range{{Stream: order, From: 7, To: 7}}}, a)
 
-	_, err = c.Fetch(t.Context(), order, 2, 3)
+	_, err = c.Fetch(t.Context(), ordering.Range{Stream: order, From: 2, To: 3})
 	require.ErrorIs(t, err, replay.ErrNotRetained)
 	assert.False(t, dispatcher.IsPermanent(err))
 	assert.ErrorContains(t, err, "/replay?from=2&stream=order%2F7&to=3&version=1: status 410: not_retained: replay: events are not retained any more")
 
-	_, err = c.Fetch(t.Context(), order, 11, 12)
+	_, err = c.Fetch(t.Context(), ordering.Range{Stream: order, From: 11, To: 12})
 	require.ErrorIs(t, err, replay.ErrNotAssigned)
 	assert.False(t, dispatcher.IsPermanent(err))
 
-	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: c}}, Backoff: replay.Backoff{Initial: 1}})
+	r, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "log", Source: c}}, Backoff: dispatcher.Backoff{Initial: 1}})
 	require.NoError(t, err)
 	answer, err := r.Replay(t.Context(), ordering.Range{Stream: order, From: 3, To: 12}, func(context.Context, []*ordering.Event) error { return nil })
 	var unanswered *replay.UnansweredError
@@ -151,7 +153,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	server := httptest.NewTLSServer(handler)
 	defer server.Close()
-	a, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), order, 1, 3)
+	a, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 3})
 	require.NoError(t, err)
 	assert.Len(t, a.Events, 3)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
@@ -37,18 +38,18 @@ func TestSequencerOverAFlakyServer(t *testing.T) {
 	}))
 	replayer, err := replay.New(replay.Config{
 		Sources: []replay.NamedSource{{Name: "log", Source: client(t, server, httpreplay.ClientConfig{})}},
-		Backoff: replay.Backoff{Initial: time.Millisecond},
+		Backoff: dispatcher.Backoff{Initial: time.Millisecond},
 	})
 	require.NoError(t, err)
 
 	var ran []uint64 // one stream: one handler at a time
 	last := make(chan bool)
-	seq, err := ordering.New(t.Context(), ordering.Config{
+	seq, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
 		Store: ordering.NewMemory(), Replayer: replayer, GapTimeout: time.Millisecond,
-		Handler: func(_ context.Context, job ordering.Job) error {
-			number, _ := job.Event.On(order)
-			ran = append(ran, number)
-			if number == n {
+		Handler: func(_ context.Context, job ordering.Job[*ordering.Event]) error {
+			at, _ := job.Event.On(order)
+			ran = append(ran, at.Number)
+			if at.Number == n {
 				close(last)
 			}
 			return nil

@@ -23,42 +23,39 @@ import (
 // ServerConfig configures a [Server]. Source is required, and Keys unless
 // Public is set; the zero value of every other field means its default.
 type ServerConfig struct {
-	// Source has the events. It is asked for ranges as they come, of any
-	// width; what it answers is cut to the bounds below, and the rest is asked
-	// for again.
+	// Source has the events. It is asked for the requested ranges, of any width;
+	// its answers are cut to the bounds below, and the clients request the rest.
 	Source replay.Source
-	// Keys are those whose signatures are accepted. Each of them may ask for
-	// all streams.
+	// Keys are the accepted keys. Each gives access to all streams.
 	Keys []Key
-	// Public lets everyone ask who can connect, in place of Keys.
+	// Public accepts requests of everybody, in place of Keys.
 	Public bool
-	// MaxSkew is how far the time of a signature may be from the server's.
-	// Default: 1 minute.
+	// MaxSkew bounds the difference between the time of a signature and the
+	// server's. Default: 1 minute.
 	MaxSkew time.Duration
 
 	// MaxEvents bounds the events of an answer, and the ranges of numbers that
 	// never existed. Default: 1000.
 	MaxEvents int
-	// MaxBytes bounds the events of an answer by their size in JSON. It must
-	// be a little less than what the clients take. Default: 8 MiB.
+	// MaxBytes bounds the events of an answer by their size in JSON. It must be
+	// a little less than the clients' MaxBytes. Default: 8 MiB.
 	MaxBytes int
-	// MaxOpen is how many requests are served at a time; more are told to
-	// come again after a second. Only those whose signature is right count.
-	// Default: 64.
+	// MaxOpen bounds the requests served at a time, of those with a valid
+	// signature; further ones are told to try again after a second. Default: 64.
 	MaxOpen int
-	// Share is how much of MaxOpen the requests with one key may take, so that
-	// one client leaves something for others, from 0 to 1. Default: 0.75, or 1
-	// if there is one key.
+	// Share is the part of MaxOpen that requests with one key may take, so that
+	// one client leaves some for others, from 0 to 1. Default: 0.75, or 1 if
+	// there is one key.
 	Share float64
-	// Timeout bounds how long the source may take. Default: 5 s.
+	// Timeout bounds a call of the source. Default: 5 s.
 	Timeout time.Duration
-	// WriteTimeout bounds how long a client may take to read its answer, which
-	// counts as being served. Default: 30 s.
+	// WriteTimeout bounds the time for a client to read its answer, which counts
+	// as being served. Default: 30 s.
 	WriteTimeout time.Duration
 
-	// Logger is told of requests that were not authorised, one in ten seconds
-	// and how many there were, and of the source's errors, which clients are
-	// not told of, ten in ten seconds. Default: slog.Default().
+	// Logger logs unauthorised requests, one in ten seconds, with their number,
+	// and the source's errors, which clients do not see, ten in ten seconds.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -76,7 +73,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 
 func (c ServerConfig) validate() error {
 	var p settings.Problems
-	p.Add(c.Source == nil, "Source is nil")
+	p.Add(c.Source == nil, "Source is nil: give the source of the events")
 	p.Add(len(c.Keys) == 0 && !c.Public, "Keys is empty: give at least one, or set Public")
 	p.Add(len(c.Keys) > 0 && c.Public, "Keys and Public are both set: keep one")
 	ids := map[string]bool{}
@@ -97,13 +94,12 @@ func (c ServerConfig) validate() error {
 }
 
 // Server answers requests for events from a source. It is an [net/http.Handler]
-// for any path and may be used from any number of goroutines at once. There is
-// nothing to close.
+// for any path, safe for concurrent use. There is nothing to close.
 //
-// Give the [net/http.Server] that it runs in a ReadHeaderTimeout and a
-// MaxHeaderBytes of 32 KiB or so: what comes before a request is whole is that
-// server's. How many connections there may be is for it, or what is before it,
-// to bound; connections without a key keep nobody else from being served.
+// Give its [net/http.Server] a ReadHeaderTimeout and a MaxHeaderBytes of 32 KiB or
+// so, since a Server sees only complete requests. The number of connections must
+// be bounded there too, or in front of it; connections without a key do not keep
+// others from being served.
 type Server struct {
 	cfg      ServerConfig
 	keys     []httpauth.Key
@@ -116,12 +112,12 @@ type Server struct {
 
 var _ http.Handler = (*Server)(nil)
 
-// ServerStats is what a server does and has done.
+// ServerStats counts what a server has done since it was made.
 type ServerStats struct {
-	Open         int    // requests that are being served
-	Requests     uint64 // those that came
-	Unauthorised uint64 // those of them that were not signed, or not rightly
-	Failed       uint64 // those of them that the source could not answer for reasons of its own
+	Open         int    // requests being served
+	Requests     uint64 // requests received
+	Unauthorised uint64 // of those, without a signature or with an invalid one
+	Failed       uint64 // of those, not answered because the source failed
 }
 
 // NewServer returns a server. The error wraps [ErrConfig].
@@ -142,18 +138,18 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// Stats returns what the server does and has done.
+// Stats returns the counts at this moment.
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Open: s.slots.Open(), Requests: s.requests.Load(), Unauthorised: s.refusals.Count(), Failed: s.failed.Load(),
 	}
 }
 
-// ServeHTTP answers a request; see the package's doc for the protocol.
+// ServeHTTP answers a request; see the package documentation for the protocol.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // of a body, which nobody asked for
+	_ = control.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // for a body, which there should not be
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
 		refuse(w, http.StatusMethodNotAllowed, "bad_method", "use GET")
@@ -183,17 +179,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.slots.Release(key, 0)
-	// Bodies of requests that are being answered are of no interest, but who
-	// reads them notices that the client has gone.
+	// The server reads on, without a deadline, to notice when the client is gone.
 	_ = control.SetReadDeadline(time.Time{})
 	s.answer(w, r, asked)
 }
 
-// answer asks the source and writes what it says.
+// answer asks the source and writes its answer.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.Range) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer cancel()
-	a, err := s.cfg.Source.Fetch(ctx, asked.Stream, asked.From, asked.To)
+	a, err := s.cfg.Source.Fetch(ctx, asked)
 	var body []byte
 	if err == nil {
 		body, err = encodeAnswer(a, asked, s.cfg.MaxEvents, s.cfg.MaxBytes)
@@ -215,19 +210,19 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked ordering.R
 		refuse(w, http.StatusInternalServerError, codeTooLarge, err.Error())
 	case after > 0:
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
-		refuse(w, http.StatusServiceUnavailable, "unavailable", "the source asks for patience")
+		refuse(w, http.StatusServiceUnavailable, "unavailable", "the source is to be asked later")
 	case ctx.Err() != nil:
 		refuse(w, http.StatusGatewayTimeout, "timeout", fmt.Sprintf("the source took longer than %v", s.cfg.Timeout))
 	default:
-		refuse(w, http.StatusInternalServerError, "failed", "the source failed; its server has logged why")
+		refuse(w, http.StatusInternalServerError, "failed", "the source failed; the server has logged the reason")
 	}
 	s.failed.Add(1)
 	if ok, more := s.failures.Take(); ok {
-		s.cfg.Logger.Error("httpreplay: no answer", "asked", fmt.Sprintf("%.200s", asked), "error", err, "more_since_last", more)
+		s.cfg.Logger.Error("httpreplay: no answer", "asked", fmt.Sprintf("%.200s", asked), "err", err, "more_since_last", more)
 	}
 }
 
-// write writes an answer, for as long as that may take.
+// write writes an answer within WriteTimeout.
 func (s *Server) write(w http.ResponseWriter, body []byte) {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
@@ -244,8 +239,8 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	write(w, status, body)
 }
 
-// write writes a response. Whoever is gone before its end notices: the length
-// comes first.
+// write writes a response, with its length, so that the client notices if it is
+// cut off.
 func write(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
@@ -28,18 +27,18 @@ const good = "from=1&stream=order%2F7&to=3&version=1"
 // that says what is wrong, before the source is asked.
 func TestBadRequests(t *testing.T) {
 	server := serve(t, httpreplay.ServerConfig{Public: true, Source: replay.SourceFunc(
-		func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+		func(context.Context, ordering.Range) (replay.Answer, error) {
 			t.Error("the source was asked")
 			return replay.Answer{}, nil
 		})})
 	for _, c := range []struct {
 		query, code, message string
 	}{
-		{"", "bad_request", `parameter \"version\" is there 0 times`},
-		{"from=1&stream=order%2F7&to=3", "bad_request", `parameter \"version\" is there 0 times`},
+		{"", "bad_request", `parameter \"version\" occurs 0 times`},
+		{"from=1&stream=order%2F7&to=3", "bad_request", `parameter \"version\" occurs 0 times`},
 		{"from=1&stream=order%2F7&to=3&version=2", "bad_version", `the request is of \"2\", the server of 1`},
 		{"anything=at+all&version=7", "bad_version", `of \"7\"`},
-		{good + "&from=2", "bad_request", `\"from\" is there 2 times`},
+		{good + "&from=2", "bad_request", `\"from\" occurs 2 times`},
 		{good + "&limit=2", "bad_request", "parameters other than"},
 		{"from=&stream=order&to=3&version=1", "bad_request", `\"from\" is empty`},
 		{"from=1&stream=&to=3&version=1", "bad_request", `\"stream\" is empty`},
@@ -50,7 +49,7 @@ func TestBadRequests(t *testing.T) {
 		{"from=1&stream=a%2F%2Fb&to=3&version=1", "bad_request", "segment"},
 		{"from=1&stream=a%252&to=3&version=1", "bad_request", "a%2"},
 		{"from=1;to=2", "bad_request", "semicolon"},
-		{"from=1&stream=" + strings.Repeat("x", 17<<10) + "&to=3&version=1", "bad_request", "16384 are read"},
+		{"from=1&stream=" + strings.Repeat("x", 17<<10) + "&to=3&version=1", "bad_request", "at most 16384 are allowed"},
 	} {
 		status, body := get(t, server, http.MethodGet, c.query, "")
 		assert.Equal(t, http.StatusBadRequest, status, c.query)
@@ -81,7 +80,7 @@ func TestSourceErrors(t *testing.T) {
 		var log bytes.Buffer
 		server := serve(t, httpreplay.ServerConfig{
 			Public: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Source: replay.SourceFunc(func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+			Source: replay.SourceFunc(func(context.Context, ordering.Range) (replay.Answer, error) {
 				return replay.Answer{}, c.err
 			}),
 		})
@@ -97,7 +96,7 @@ func TestSourceErrors(t *testing.T) {
 // A source that takes too long is given up by the server.
 func TestSourceHangs(t *testing.T) {
 	server := serve(t, httpreplay.ServerConfig{Public: true, Timeout: 20 * time.Millisecond, Source: replay.SourceFunc(
-		func(ctx context.Context, _ lockkeys.Key, _, _ uint64) (replay.Answer, error) {
+		func(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
 			<-ctx.Done()
 			return replay.Answer{}, ctx.Err()
 		})})
@@ -110,7 +109,7 @@ func TestSourceHangs(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	server := serve(t, httpreplay.ServerConfig{Public: true, MaxOpen: 1, Timeout: time.Minute, Source: replay.SourceFunc(
-		func(context.Context, lockkeys.Key, uint64, uint64) (replay.Answer, error) {
+		func(context.Context, ordering.Range) (replay.Answer, error) {
 			begun <- true
 			<-end
 			return replay.Answer{}, nil
@@ -118,11 +117,11 @@ func TestTooManyRequests(t *testing.T) {
 	c := client(t, server, httpreplay.ClientConfig{})
 	first := make(chan error)
 	go func() {
-		_, err := c.Fetch(t.Context(), order, 1, 1)
+		_, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 1})
 		first <- err
 	}()
 	<-begun
-	_, err := c.Fetch(t.Context(), order, 2, 2)
+	_, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 2, To: 2})
 	require.ErrorContains(t, err, "status 429: too_many: 1 requests are being served")
 	assert.Equal(t, time.Second, replay.RetryAfterOf(err))
 	assert.False(t, dispatcher.IsPermanent(err))
@@ -143,10 +142,10 @@ func TestEventsThatCannotBeSent(t *testing.T) {
 		spoil(events.streams[order].events[2])
 		server := serve(t, httpreplay.ServerConfig{Public: true, Source: events, MaxBytes: 2000, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		c := client(t, server, httpreplay.ClientConfig{})
-		a, err := c.Fetch(t.Context(), order, 1, 5)
+		a, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 5})
 		require.NoError(t, err)
 		assert.Len(t, a.Events, 2)
-		_, err = c.Fetch(t.Context(), order, 3, 5)
+		_, err = c.Fetch(t.Context(), ordering.Range{Stream: order, From: 3, To: 5})
 		require.Error(t, err)
 		assert.Equal(t, strings.Contains(name, "is 2"), dispatcher.IsPermanent(err))
 		server.Close()
@@ -178,7 +177,7 @@ func TestBadServerConfig(t *testing.T) {
 func TestClientGoesAway(t *testing.T) {
 	asked, ended := make(chan bool), make(chan error)
 	server := serve(t, httpreplay.ServerConfig{Public: true, Timeout: time.Hour, Source: replay.SourceFunc(
-		func(ctx context.Context, _ lockkeys.Key, _, _ uint64) (replay.Answer, error) {
+		func(ctx context.Context, _ ordering.Range) (replay.Answer, error) {
 			asked <- true
 			<-ctx.Done()
 			ended <- ctx.Err()
@@ -186,7 +185,7 @@ func TestClientGoesAway(t *testing.T) {
 		})})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(ctx, order, 1, 1)
+	_, err := client(t, server, httpreplay.ClientConfig{}).Fetch(ctx, ordering.Range{Stream: order, From: 1, To: 1})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, <-ended, context.Canceled)
 }

@@ -24,19 +24,23 @@ const maxQuery = 16 << 10
 
 // query returns the query of a request, its parameters sorted.
 func query(r ordering.Range) string {
-	return url.Values{
+	values := url.Values{
 		"version": {strconv.Itoa(Version)},
 		"stream":  {r.Stream.String()},
 		"from":    {strconv.FormatUint(r.From, 10)},
 		"to":      {strconv.FormatUint(r.To, 10)},
-	}.Encode()
+	}
+	if r.Epoch != 0 {
+		values.Set("epoch", strconv.FormatUint(uint64(r.Epoch), 10))
+	}
+	return values.Encode()
 }
 
-// parseQuery reads what query writes. The error wraps [ErrVersion] if the
-// request is of another version.
+// parseQuery parses the result of query. The error wraps [ErrVersion] if the
+// request has another version.
 func parseQuery(raw string) (r ordering.Range, err error) {
 	if len(raw) > maxQuery {
-		return r, fmt.Errorf("query of %d bytes: %d are read", len(raw), maxQuery)
+		return r, fmt.Errorf("the query has %d bytes: at most %d are allowed", len(raw), maxQuery)
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -47,14 +51,22 @@ func parseQuery(raw string) (r ordering.Range, err error) {
 	}
 	for _, name := range []string{"version", "stream", "from", "to"} {
 		if n := len(values[name]); n != 1 {
-			return r, fmt.Errorf("parameter %q is there %d times: give it once", name, n)
+			return r, fmt.Errorf("parameter %q occurs %d times: give it once", name, n)
 		}
 		if values.Get(name) == "" {
 			return r, fmt.Errorf("parameter %q is empty", name)
 		}
 	}
-	if len(values) != 4 {
-		return r, errors.New("parameters other than version, stream, from and to")
+	switch epoch := values["epoch"]; {
+	case len(values) == 4 && len(epoch) == 0:
+	case len(values) == 5 && len(epoch) == 1:
+		n, err := strconv.ParseUint(epoch[0], 10, 16)
+		if err != nil || epoch[0][0] == '0' {
+			return r, fmt.Errorf("parameter \"epoch\" is %.40q: give a number from 1 to 65535, or leave it out", epoch[0])
+		}
+		r.Epoch = uint16(n)
+	default:
+		return r, errors.New("parameters other than version, stream, from, to, and at most one epoch")
 	}
 	if r.Stream, err = lockkeys.Parse(values.Get("stream")); err != nil {
 		return r, err
@@ -74,7 +86,7 @@ func parseQuery(raw string) (r ordering.Range, err error) {
 func parseNumber(values url.Values, name string) (uint64, error) {
 	text := values.Get(name)
 	n, err := strconv.ParseUint(text, 10, 63)
-	if err != nil || n == 0 {
+	if err != nil || n == 0 || n > ordering.MaxNumber {
 		return 0, fmt.Errorf("parameter %q is %.40q: give a number from 1 to %d", name, text, int64(ordering.MaxNumber))
 	}
 	return n, nil
@@ -86,9 +98,9 @@ type answerBody struct {
 	NoSuch  json.RawMessage `json:"no_such"`
 }
 
-// encodeAnswer writes an answer: of the events as many as the bounds allow, the
-// lowest first; and so for the numbers that never existed. If not even one event
-// can be written, or one is among them that was not asked for, that is an error.
+// encodeAnswer encodes an answer: as many events as the bounds allow, the lowest
+// first, and likewise the ranges that never existed. It fails if not even the
+// first event can be written, or an event was not requested.
 func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int) ([]byte, error) {
 	events, err := inOrder(a.Events, asked)
 	if err != nil {
@@ -122,25 +134,25 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 	return json.Marshal(answerBody{Version, fmt.Appendf(nil, "[%s]", list.Bytes()), noSuch})
 }
 
-// inOrder returns the events by number, if all were asked for.
+// inOrder returns the events by number, if all were requested.
 func inOrder(events []*ordering.Event, asked ordering.Range) ([]*ordering.Event, error) {
 	for i, e := range events {
 		if e == nil {
 			return nil, fmt.Errorf("event %d of %d is nil", i+1, len(events))
 		}
-		if n, ok := e.On(asked.Stream); !ok || n < asked.From || n > asked.To {
+		if p, _ := e.On(asked.Stream); !asked.Has(p) {
 			return nil, fmt.Errorf("event %.80q, %.200s, was not asked for", e.Name(), ordering.FormatSequenceID(e.Positions))
 		}
 	}
-	number := func(e *ordering.Event) uint64 { n, _ := e.On(asked.Stream); return n }
+	number := func(e *ordering.Event) uint64 { p, _ := e.On(asked.Stream); return p.Number }
 	return slices.SortedStableFunc(slices.Values(events), func(a, b *ordering.Event) int { return cmp.Compare(number(a), number(b)) }), nil
 }
 
-// rangesInOrder returns the ranges that have numbers of the one asked for by
-// their first number, and then the others. It returns an empty list for none.
+// rangesInOrder returns the ranges that overlap the requested one, by their first
+// number, and then the others. It does not return nil.
 func rangesInOrder(ranges []ordering.Range, asked ordering.Range) []ordering.Range {
 	rank := func(r ordering.Range) uint64 {
-		if r.From <= asked.To && asked.From <= r.To {
+		if r.Epoch == asked.Epoch && r.From <= asked.To && asked.From <= r.To {
 			return r.From
 		}
 		return ordering.MaxNumber + 1
@@ -150,7 +162,7 @@ func rangesInOrder(ranges []ordering.Range, asked ordering.Range) []ordering.Ran
 	return ranges
 }
 
-// encodeEvent refuses what JSON would change.
+// encodeEvent encodes an event. It refuses text that JSON would change.
 func encodeEvent(e *ordering.Event) ([]byte, error) {
 	texts := []string{e.ID, e.Type, e.CorrelationID, e.CausationID}
 	for name, value := range e.Headers {
@@ -178,7 +190,7 @@ type errorText struct {
 	Message string `json:"message"`
 }
 
-// Codes of the protocol that the client acts on.
+// Codes of the protocol that the client evaluates.
 const (
 	codeVersion      = "bad_version"
 	codeUnauthorised = "unauthorised"

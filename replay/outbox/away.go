@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// away is what a leader knows of the publisher's way to its receivers.
+// away records whether the publisher is connected to its receivers.
 type away struct {
-	life  context.Context // of the way, when it was looked at last
-	since time.Time       // when it was found lost; zero while it is there
-	told  bool            // that it is lost
+	life  context.Context // from Alive, at the last check
+	since time.Time       // when the connection was found lost; zero if it is not
+	told  bool            // the loss was logged
 }
 
-// isAway looks whether the publisher's way to its receivers is lost, and tells
-// of it when that has lasted for a while: once, and once more when it is over.
-// Nothing is started meanwhile: all of it would fail, which says nothing about
-// the events.
+// isAway reports whether the publisher's connection is lost. It logs a loss that
+// has lasted for a Poll, and its end. Nothing is started meanwhile: everything
+// would fail, which says nothing about the events.
 func (l *leader) isAway() bool {
 	a := &l.away
 	a.life = l.config.Alive()
@@ -25,10 +24,10 @@ func (l *leader) isAway() bool {
 		a.since = time.Now()
 	case lost && !a.told && time.Since(a.since) >= l.config.Poll:
 		a.told = true
-		l.config.Logger.Warn("outbox: nothing is sent until the publisher's way to its receivers is back", "error", context.Cause(a.life))
+		l.config.Logger.Warn("outbox: nothing is sent until the publisher is connected again", "err", context.Cause(a.life))
 	case !lost && !a.since.IsZero():
 		if a.told {
-			l.config.Logger.Info("outbox: the publisher's way to its receivers is back", "after", time.Since(a.since))
+			l.config.Logger.Info("outbox: the publisher is connected again", "after", time.Since(a.since))
 		}
 		a.since, a.told = time.Time{}, false
 	}

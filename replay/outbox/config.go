@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
@@ -13,22 +14,29 @@ import (
 // Config configures an [Outbox]; the zero value of a field means its default.
 type Config struct {
 	// Retention is how long an event is kept after it was sent. It should be
-	// longer than any receiver is ever down or behind, for what it lacks can
-	// be had until then. Events that were not sent are kept for ever.
-	// Default: 7 days.
+	// longer than any receiver is ever down or behind, since missing events can
+	// be fetched until then. Unsent events are kept for ever. Default: 7 days.
 	Retention time.Duration
 	// Check, if set, is called by [Outbox.Enqueue] with every event, before
-	// anything of it is written. Its error refuses the event, and Enqueue's
-	// wraps it. So it keeps out what the way to the receivers cannot carry, an
-	// event with streams in two partitions for example: once the transaction
-	// is committed, such an event can only be parked, with all its streams.
-	// For a broker's partitions there is rabbitmq.Partitions.Check.
+	// anything is written. Its error refuses the event, wrapped by Enqueue's. It
+	// keeps out events that cannot be sent, those with streams in two partitions
+	// for example: after the commit, such an event can only be parked, with all
+	// its streams. For a broker's partitions there is rabbitmq.Partitions.Check.
 	//
-	// The event lacks nothing but its numbers: each is [ordering.MaxNumber],
-	// the longest. It is not to be changed. Check is called by whoever
-	// enqueues, by several goroutines perhaps, while the transaction is open:
-	// it should be quick, and ask no database. Default: all events are taken.
+	// The event is complete except for its numbers: each is
+	// [ordering.MaxNumber] of Epoch, the longest. It must not be changed. Check
+	// is called on the goroutine of Enqueue, possibly by several at once, while
+	// the transaction is open: it should be quick, and not use the database.
+	// Default: all events are accepted.
 	Check func(e *ordering.Event) error
+	// Logger logs the decisions of operators. Default: slog.Default().
+	Logger *slog.Logger
+	// Epoch is the epoch in which numbers are assigned, see [ordering.Position].
+	// Raise it by one whenever the database was restored from a backup, or has
+	// otherwise lost events that may have been sent: see the package
+	// documentation. A stream with numbers of a later epoch continues in that.
+	// Default: 0.
+	Epoch uint16
 }
 
 func (c Config) withDefaults() Config {
@@ -36,6 +44,7 @@ func (c Config) withDefaults() Config {
 	if c.Check == nil {
 		c.Check = func(*ordering.Event) error { return nil }
 	}
+	c.Logger = safelog.New(c.Logger)
 	return c
 }
 
@@ -47,61 +56,57 @@ func (c Config) validate() error {
 
 // RelayConfig configures a [Relay]; the zero value of a field means its default.
 type RelayConfig struct {
-	// Window is the most events that are being published at the same time.
-	// They have no stream in common. For each, what follows it on its stream
-	// may be loaded already, up to 32 events or 64 KiB. Default: 64.
+	// Window bounds the events published concurrently. They have no stream in
+	// common. For each, the following events of its stream may be loaded
+	// already, up to 32 events or 64 KiB. Default: 64.
 	Window int
-	// MaxSlow is how many more may be published for longer than a second: they
-	// leave their places in the window to others, since a receiver that never
-	// answers may be that of many streams. Negative for none. Default: 16 times
-	// Window.
+	// MaxSlow bounds the additional events whose calls of Publish have lasted
+	// longer than a second: they leave their places in the window to others,
+	// since a receiver that never answers may have many streams. Negative for
+	// none. Default: 16 times Window.
 	MaxSlow int
-	// MaxBytes bounds the events that are being published together, by the
-	// size of their JSON; one more may pass it. Default: 64 MiB.
+	// MaxBytes bounds the events published concurrently, by the size of their
+	// JSON; one may exceed it. Default: 64 MiB.
 	MaxBytes int64
-	// Timeout is how long one call of Publish may take. Default: 30 s.
+	// Timeout bounds one call of Publish. Default: 30 s.
 	Timeout time.Duration
-	// InitialBackoff is how long an event waits about after its first failed
-	// attempt; it doubles with each that follows. Default: 100 ms.
-	InitialBackoff time.Duration
-	// MaxBackoff is the longest wait. Default: 30 s.
-	MaxBackoff time.Duration
-	// MaxAttempts is how often an event may fail before it is parked, with all
-	// its streams, until an operator decides; see [Outbox.Parked]. What fails
-	// because the way to all receivers is lost does not count where Alive
-	// tells of that; what fails because one receiver is away does, a queue
-	// that was deleted for example. So choose so many that they outlast its
-	// absence, or leave it at 0 and have the publisher mark what it will never
-	// send by [dispatcher.Permanent]. A relay that starts anew counts anew.
-	// Default: 0, for no bound.
+	// Backoff is the wait of an event after a failed attempt, and of the relay
+	// when its database fails. Default: from 100 ms to 30 s.
+	Backoff dispatcher.Backoff
+	// MaxAttempts is the number of failed attempts after which an event is
+	// parked, with all its streams, until an operator decides; see
+	// [Outbox.Parked]. Failures for lack of a connection do not count if Alive
+	// reports it; failures of one receiver do, a queue that was deleted for
+	// example. So choose enough attempts to outlast its absence, or leave it at
+	// 0 and let the publisher mark events that it will never send by
+	// [dispatcher.Permanent]. A restarted relay counts from 0 again. Default: 0,
+	// no bound.
 	MaxAttempts int
-	// MaxFailing is how many events that have failed are kept in mind, about
-	// 500 bytes for each and its stream, with their attempts and when the next
-	// one is due. At most half of Window is spent on them, so however many they
-	// are, they hold up nobody else. If there are more, those have no back-off
-	// and no MaxAttempts of their own: they are tried again in turn with what
-	// is new, Window events of both kinds each Poll. Default: 65,536.
+	// MaxFailing bounds the failed events kept in memory, about 500 bytes for
+	// each and its stream, with their attempts and the time of the next one. They
+	// use at most half of Window, so they never hold up other events. Further
+	// failed ones have no back-off and no MaxAttempts: they are tried again in
+	// turn with new events, Window of both each Poll. Default: 65,536.
 	MaxFailing int
-	// Alive, if set, is for a publisher that knows by itself whether it has a
-	// way to its receivers at all, the connection to its broker for example. It
-	// returns a context that ends, with the cause, when that is lost, one that
-	// has ended while there is none, and a new one once it is back. Until then
-	// the relay starts nothing, and what fails meanwhile counts as not tried.
-	// It is called often, so it must be quick. Default: the publisher's method
-	// of this name and kind, if it has one; or else its errors tell, for each
-	// event on its own.
+	// Alive, if set, is for a publisher that knows by itself whether it can
+	// reach any receiver, by the connection to its broker for example. It returns
+	// a context that ends, with the cause, when the connection is lost; one that
+	// has ended while there is none; and a new one once there is one again. Until
+	// then the relay starts nothing, and attempts that fail meanwhile do not
+	// count. It is called often, so it must be quick. Default: the publisher's
+	// method of this name and type, if it has one; otherwise only its errors
+	// count, for each event separately.
 	Alive func() context.Context
-	// Poll is how often the database is asked for events that nobody gave
-	// notice of with [Outbox.Notify], and by a relay in waiting whether the
-	// active one is gone. Default: 250 ms.
+	// Poll is the interval of looking for events without [Outbox.Notify], and,
+	// for a waiting relay, of checking whether the active one has ended. Default:
+	// 250 ms.
 	Poll time.Duration
-	// Grace is how long Run goes on waiting, after its context has ended, for
-	// the confirmations of what is being published. Default: 5 s.
+	// Grace is how long Run waits, after its context has ended, for the
+	// confirmations of events being published. Default: 5 s.
 	Grace time.Duration
-	// Logger gets events that fail, ten lines a minute and how many more there
-	// were, and their success; parked events; a publisher that is away; and
-	// trouble with the database.
-	// Default: slog.Default().
+	// Logger logs events that fail, ten lines a minute and the number of others,
+	// and their success; parked events; the loss of the publisher's connection;
+	// and errors of the database. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -111,8 +116,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	c.MaxSlow = max(c.MaxSlow, 0)
 	settings.Default(&c.MaxBytes, 64<<20)
 	settings.Default(&c.Timeout, 30*time.Second)
-	settings.Default(&c.InitialBackoff, 100*time.Millisecond)
-	settings.Default(&c.MaxBackoff, max(30*time.Second, c.InitialBackoff))
+	c.Backoff = c.Backoff.WithDefaults(100*time.Millisecond, 30*time.Second)
 	settings.Default(&c.MaxFailing, 1<<16)
 	settings.Default(&c.Poll, 250*time.Millisecond)
 	settings.Default(&c.Grace, 5*time.Second)
@@ -129,8 +133,8 @@ func (c RelayConfig) validate() error {
 	p.Add(c.Window < 1 || c.Window > maxWindow, "Window is %d: it must be from 1 to %d", c.Window, maxWindow)
 	p.Add(c.MaxBytes < 0, "MaxBytes is %d: it must not be negative", c.MaxBytes)
 	p.Add(c.Timeout < 0, "Timeout is %v: it must not be negative", c.Timeout)
-	p.Add(c.InitialBackoff < 0, "InitialBackoff is %v: it must not be negative", c.InitialBackoff)
-	p.Add(c.MaxBackoff < c.InitialBackoff, "MaxBackoff is %v: it must not be less than InitialBackoff, %v", c.MaxBackoff, c.InitialBackoff)
+	backoff := c.Backoff.Validate()
+	p.Add(backoff != nil, "%w", backoff)
 	p.Add(c.MaxAttempts < 0, "MaxAttempts is %d: it must be positive, or 0 for no bound", c.MaxAttempts)
 	p.Add(c.MaxFailing < 1, "MaxFailing is %d: it must be at least 1", c.MaxFailing)
 	p.Add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)

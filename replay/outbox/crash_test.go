@@ -120,7 +120,7 @@ func TestRelayIsKilled(t *testing.T) {
 		for range 30 {
 			enqueue()
 		}
-		require.Eventually(t, func() bool { return len(received(dir)) >= until }, 20*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return len(received(dir)) >= until }, waitAtMost, 100*time.Microsecond)
 		kill(t, c)
 	}
 	c := startChild(t, dir)
@@ -163,7 +163,7 @@ func TestRelayThatParksIsKilled(t *testing.T) {
 			sent[e.ID] = ordering.FormatSequenceID(e.Positions)
 		}
 		until := before + rand.IntN(20) // the instant of the kill
-		require.Eventually(t, func() bool { operate(); return len(received(dir)) >= until }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { operate(); return len(received(dir)) >= until }, waitAtMost, time.Millisecond)
 		kill(t, c)
 		operate()
 	}
@@ -172,7 +172,7 @@ func TestRelayThatParksIsKilled(t *testing.T) {
 		operate()
 		s, err := box.Stats(t.Context())
 		return err == nil && s.Unsent == 0
-	}, 20*time.Second, time.Millisecond)
+	}, waitAtMost, time.Millisecond)
 	kill(t, c)
 	assert.Equal(t, sent, checkReceived(t, dir, skipped))
 	huge := 0
@@ -231,7 +231,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 	for range 2 {
 		n := commits()
-		require.Eventually(t, func() bool { return commits() > n+50 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return commits() > n+50 }, waitAtMost, time.Millisecond)
 		down.Lock()
 		server.Kill()
 		gone(t, folder)
@@ -240,7 +240,7 @@ func TestServerIsKilled(t *testing.T) {
 		require.NoError(t, err)
 	}
 	n := commits()
-	require.Eventually(t, func() bool { return commits() > n+50 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return commits() > n+50 }, waitAtMost, time.Millisecond)
 	close(enough)
 	producers.Wait()
 	allSent(t, box)
@@ -260,7 +260,7 @@ func gone(t *testing.T, folder string) {
 			target, _ := os.Readlink(link)
 			return target == folder
 		})
-	}, 20*time.Second, time.Millisecond)
+	}, waitAtMost, time.Millisecond)
 }
 
 // enqueue is put, where anything may fail.

@@ -1,8 +1,8 @@
-// Package outbox is the transactional outbox: a producer's events are numbered
-// and stored in the transaction that makes them true, and sent afterwards. So
-// an event exists exactly if its transaction was committed, and the numbers of
-// a stream have no holes. It works on SQLite and PostgreSQL, through
-// database/sql, in the producer's own database.
+// Package outbox is a transactional outbox: a producer's events are numbered
+// and stored in the transaction of the change that they report, and sent
+// afterwards. So an event exists exactly if its transaction was committed, and
+// the numbers of a stream have no gaps. It works on SQLite and PostgreSQL,
+// through database/sql, in the producer's own database.
 //
 //	box, err := outbox.New(ctx, db, outbox.PostgreSQL, outbox.Config{})
 //	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{})
@@ -16,16 +16,16 @@
 //
 // # What is promised
 //
-//   - No holes: the committed events of a stream have the numbers 1, 2, 3 and so
-//     on. A number comes from the stream's own row, updated in the producer's
-//     transaction; one that is rolled back gives its number back.
+//   - No gaps: the committed events of a stream have the numbers 1, 2, 3 and so
+//     on, in each epoch. A number comes from the stream's own row, updated in the
+//     producer's transaction; one that is rolled back gives its number back.
 //   - In order: an event is sent after every earlier event of each of its
 //     streams was confirmed. The order is that of the numbers. It is not that
 //     of a serial ID, since a transaction that began earlier may commit later.
-//   - At least once: an event is marked as sent after it was confirmed. When
-//     the relay or the database dies in between it is sent again, with the same
-//     ID and numbers; whoever receives it drops what he has by its number, as
-//     an [ordering.Sequencer] does. First deliveries are in order, whatever
+//   - At least once: an event is marked as sent after it was confirmed. If the
+//     relay or the database dies in between, it is sent again, with the same ID
+//     and numbers; the receiver drops duplicates by their numbers, as an
+//     [ordering.Sequencer] does. First deliveries are in order, whatever
 //     crashes, and even if two relays run at once.
 //   - Independent: a stream whose events cannot be sent waits for its next
 //     attempt, or for an operator, while all others go on.
@@ -34,11 +34,12 @@
 //
 // # Events that cannot be sent
 //
-// By default an event that fails is tried again for ever, less and less often: a
-// queue that is missing today may be declared tomorrow. However many streams
-// wait for that, others go on; see [RelayConfig.MaxFailing]. When the way to all
-// receivers is lost, and the publisher knows it, nothing is tried until it is
-// back; see [RelayConfig.Alive]. Both are in the log and in [RelayStats].
+// By default an event that fails is tried again for ever, less and less often:
+// a queue that is missing today may be declared tomorrow. However many streams
+// wait for that, others go on; see [RelayConfig.MaxFailing]. When the
+// connection to all receivers is lost, and the publisher reports it, nothing is
+// tried until it is back; see [RelayConfig.Alive]. Both are in the log and in
+// [RelayStats].
 //
 // An event is parked instead when its publisher returns an error marked by
 // [dispatcher.Permanent], an event larger than the broker takes for example;
@@ -48,23 +49,45 @@
 // is kept. The relay logs it as an error and counts it in [RelayStats];
 // [Outbox.Stats] counts what is parked now.
 //
-// By then it is too late to refuse the change that such an event tells of. What
-// is known beforehand to have no way to its receivers belongs to [Config.Check],
-// which refuses it in the producer's transaction: above all an event whose
-// streams are in two partitions of a broker, for which there is
-// rabbitmq.Partitions.Check.
+// By then it is too late to refuse the change that such an event reports. Use
+// [Config.Check] to refuse events that can never be sent in the producer's
+// transaction: above all an event whose streams are in two partitions of a
+// broker, for which there is rabbitmq.Partitions.Check.
 //
 // [Outbox.Parked] lists such events. [Outbox.Resume] lets one be tried again,
-// and [Outbox.Skip] gives one up: its numbers count as never having existed
-// from then on, for receivers too, and what is behind it goes on in order. All
-// this is in the database: it outlives the relay, and an operator's program
-// needs nothing but an [Outbox] on the same database.
+// [Outbox.Skip] gives one up: its numbers count as never having existed
+// from then on, for receivers too, and what is behind it goes on in order.
+// [Outbox.Drop] gives up what waits behind it as well. [Outbox.Decisions] lists
+// what was given up, by whom and why; see [dispatcher.WithOperator]. All this is in
+// the database: it outlives the relay, and an operator's program needs nothing but
+// an [Outbox] on the same database.
 //
 //	list, err := box.Parked(ctx)
 //	for _, e := range list {
 //		fmt.Println(e.Event, e.Positions, e.Attempts, e.Since, e.Error)
 //	}
-//	err = box.Skip(ctx, list[0].Event)
+//	err = box.Skip(dispatcher.WithOperator(ctx, "ann", "case 17"), list[0].Event)
+//
+// # After a restore from a backup
+//
+// A database that was restored from a backup has forgotten the last numbers that it
+// had given, and would give them again, to other events. Receivers refuse those. So
+// whenever the database has gone back in time:
+//
+//  1. Keep producers and relays stopped until this is done.
+//  2. Raise [Config.Epoch] by one, in every process that enqueues, for good: numbers
+//     of all streams start at 1 again, in the new epoch, which comes after all of the
+//     epochs before for every receiver.
+//  3. Start again. What the backup had as not sent is sent first, with its old
+//     numbers, and is a duplicate if it had been sent before.
+//  4. What was enqueued after the backup was made is gone. Where receivers have it,
+//     they keep it; where they have a part of it, with a gap, they ask for the rest,
+//     are told that it is not kept, and park the stream: an operator decides there,
+//     see [ordering.Sequencer.Skip]. Where they have not seen it, it is refused when
+//     it comes after the new epoch has begun, by a slow channel for example.
+//
+// Receivers log the new epoch, once for each stream, and count what they refuse; see
+// [ordering.StaleError].
 //
 // # What it costs
 //
@@ -74,8 +97,8 @@
 // nothing. On PostgreSQL, thousands of events on one stream in one transaction
 // get slow, since the row of the stream has a version for each.
 //
-// A relay that looks for work passes by every stream that is parked or fails, so
-// with ten thousands of them it is slower.
+// A relay that looks for work skips over every stream that is parked or fails,
+// so tens of thousands of them make it slower.
 //
 // Enqueue takes the streams of an event in a fixed order, so two of them cannot
 // deadlock. A transaction that enqueues several events takes the streams of one
@@ -85,9 +108,9 @@
 //	err = box.Lock(ctx, tx, from, to)
 //	… // and then any events on them, in any order
 //
-// Without that, the server ends one of two that wait for each other with an error
-// that wraps [ErrConflict]; nothing is lost, and the transaction is to be run
-// again.
+// Without that, the server ends one of two deadlocked transactions with an
+// error that wraps [ErrConflict]; nothing is lost, and that transaction must be
+// run again.
 //
 // # Databases
 //

@@ -16,32 +16,32 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Enqueue adds an event to the outbox, in the transaction of the change that
-// it tells of, and returns it with its numbers, the next one on each of its
+// Enqueue adds an event to the outbox, in the transaction of the change that it
+// describes, and returns it with its numbers, the next one on each of its
 // streams. They are final once the transaction is committed.
 //
 // The event's streams are those of its positions, whose numbers must be 0, and
-// those given besides. A position with End makes the event the last one of its
-// stream: what is enqueued after it is refused with [ErrEnded]. An empty ID is
-// replaced by a random one, a zero Time by the present. The event given is not
-// changed.
+// the additional ones in streams. A position with End makes the event the last
+// one of its stream: later ones are refused with [ErrEnded], in a later epoch too.
+// An empty ID is replaced by a random one, a zero Time by the current time. event
+// is not changed.
 //
-// When there is an error the transaction is as it was before the call and can
-// go on, unless the database itself failed: then it has been rolled back. The
-// error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded],
-// [ErrDuplicateID], [ErrOtherEvent], an [*ordering.EventError], that of
-// [Config.Check], or what the database said. With [ErrConflict] among them the
-// transaction should not go on, but be rolled back and run again.
+// After an error the transaction is as it was before the call and can go on,
+// unless the database itself failed: then it has been rolled back. The error
+// wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded], [ErrDuplicateID],
+// [ErrOtherEvent], an [*ordering.EventError], that of [Config.Check], or that of
+// the database. If it wraps [ErrConflict], roll the transaction back and run it
+// again.
 //
-// Until the transaction ends, others that enqueue an event on one of the
-// streams wait, in Enqueue. If it enqueues several events, first take the streams
-// of them all with [Outbox.Lock], or it may deadlock with others. The same transaction must
-// not be used by several goroutines at the same time.
+// Until the transaction ends, others that enqueue an event on one of the streams
+// wait, in Enqueue. If it enqueues several events, first lock all their streams
+// with [Outbox.Lock], or it may deadlock with others. Do not use a transaction on
+// several goroutines at the same time.
 func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event, streams ...lockkeys.Key) (*ordering.Event, error) {
 	if tx == nil {
 		return nil, ErrNoTx
 	}
-	e, err := prepare(event, streams)
+	e, err := o.prepare(event, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -55,25 +55,25 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	return e, nil
 }
 
-// unknown is the number of an event until it gets its own: the longest, so that
-// what has room with it has room.
+// unknown stands for a number that is not assigned yet: the longest one, so that
+// limits of size that it meets are met by any number.
 const unknown = ordering.MaxNumber
 
-// prepare returns a copy of the event that lacks nothing but its numbers.
-func prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, error) {
+// prepare returns a copy of the event, complete except for its numbers.
+func (o *Outbox) prepare(event *ordering.Event, streams []lockkeys.Key) (*ordering.Event, error) {
 	if event == nil {
 		return nil, ErrNoEvent
 	}
 	e := *event
 	e.Positions = slices.Clone(event.Positions)
 	for i, p := range e.Positions {
-		if p.Number != 0 {
+		if p.Number != 0 || p.Epoch != 0 {
 			return nil, fmt.Errorf("%w: %s", ErrNumbered, p)
 		}
-		e.Positions[i].Number = unknown
+		e.Positions[i].Epoch, e.Positions[i].Number = o.config.Epoch, unknown
 	}
 	for _, stream := range streams {
-		e.Positions = append(e.Positions, ordering.Position{Stream: stream, Number: unknown})
+		e.Positions = append(e.Positions, ordering.Position{Stream: stream, Epoch: o.config.Epoch, Number: unknown})
 	}
 	if e.ID == "" {
 		e.ID = rand.Text()
@@ -105,14 +105,14 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, e *ordering.Event) 
 	}
 	args := make([]any, 0, 3*len(e.Positions))
 	for _, p := range e.Positions {
-		args = append(args, p.Stream.String(), int64(p.Number), id)
+		args = append(args, p.Stream.String(), int64(p.Place()), id)
 	}
 	_, err = tx.ExecContext(ctx, insertPositions(o.dialect, len(e.Positions)), args...)
 	return err
 }
 
-// taken is the error for an event whose ID is there already. Whether it is the
-// same event again decides what the caller makes of that, so it is looked at.
+// taken returns the error for an event whose ID exists already: ErrDuplicateID if
+// it is the same event, ErrOtherEvent otherwise.
 func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	var id int64
 	var body string
@@ -133,13 +133,13 @@ func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	return fmt.Errorf("%w: on %s", ErrDuplicateID, positionText(old))
 }
 
-// difference names what another event has in another way than e, of what tells
-// events apart beside their numbers; see [ordering.Event.Hash].
+// difference names the first difference between two events, apart from their
+// numbers, in what identifies them; see [ordering.Event.Hash].
 func difference(old, e *ordering.Event) string {
 	streams := func(e *ordering.Event) map[ordering.Position]bool {
 		set := map[ordering.Position]bool{}
 		for _, p := range e.Positions {
-			p.Number = 0
+			p.Epoch, p.Number = 0, 0
 			set[p] = true
 		}
 		return set
@@ -162,55 +162,64 @@ func insertPositions(d Dialect, n int) string {
 	return `INSERT INTO outbox_positions (stream, number, event) VALUES ` + repeat(d, n, "(?, ?, ?)")
 }
 
-// assign gives the event the next number of each of its streams. Their rows
-// are locked in the order of the keys, as by Lock, so that two transactions with
-// one event never wait for each other.
+// assign gives the event the next number on each of its streams. Their rows are
+// locked in the order of the keys, as by Lock, so that transactions with one event
+// each never wait for each other in a circle.
 func (o *Outbox) assign(ctx context.Context, tx transaction, e *ordering.Event) error {
 	sorted := slices.Clone(e.Positions)
 	slices.SortFunc(sorted, func(a, b ordering.Position) int { return a.Stream.Compare(b.Stream) })
 	args := make([]any, 0, 2*len(sorted))
 	for _, p := range sorted {
-		ended := 0
+		ended := int64(0)
 		if p.End {
-			ended = 1
+			ended = beforeEpoch(o.config.Epoch) + 1
 		}
 		args = append(args, p.Stream.String(), ended)
 	}
-	last, err := lasts(ctx, tx, nextNumbers(o.dialect, len(sorted)), args...)
+	last, err := lasts(ctx, tx, nextNumbers(o.dialect, len(sorted), o.config.Epoch), args...)
 	if err != nil {
 		return err
 	}
 	for i, p := range e.Positions {
-		number, ok := last[p.Stream.String()]
+		place, ok := last[p.Stream.String()]
 		if !ok {
 			return refused(ctx, tx, p.Stream)
 		}
-		e.Positions[i].Number = number
+		at := ordering.PositionAt(p.Stream, place)
+		e.Positions[i].Epoch, e.Positions[i].Number = at.Epoch, at.Number
 	}
 	return nil
 }
 
-func nextNumbers(d Dialect, n int) string {
-	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 1, ?)") + `
-		ON CONFLICT (stream) DO UPDATE SET last = s.last + 1,
-			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE s.last + 1 END
-		WHERE s.ended = 0 AND s.last < 9223372036854775807
+// beforeEpoch is the place before the first number of an epoch.
+func beforeEpoch(epoch uint16) int64 { return int64(ordering.Position{Epoch: epoch}.Place()) }
+
+// nextNumbers gives each of n streams the first number of the epoch, or the one
+// after its last, whichever is later, unless that would be one of an epoch that has
+// not begun.
+func nextNumbers(d Dialect, n int, epoch uint16) string {
+	before := beforeEpoch(epoch)
+	next := fmt.Sprintf(`CASE WHEN s.last < %[1]d THEN %[1]d ELSE s.last END + 1`, before)
+	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, fmt.Sprintf("(?, %d, ?)", before+1)) + `
+		ON CONFLICT (stream) DO UPDATE SET last = ` + next + `,
+			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE ` + next + ` END
+		` + fmt.Sprintf(`WHERE s.ended = 0 AND (s.last <= %d OR s.last %% %d <> 0)`, before, int64(ordering.MaxNumber)) + `
 		RETURNING stream, last`
 }
 
-// refused says why a stream gave no number.
+// refused returns the error for a stream that gave no number.
 func refused(ctx context.Context, tx transaction, stream lockkeys.Key) error {
 	last, ended, err := lastOf(ctx, tx, stream)
 	switch {
 	case err != nil:
 		return err
 	case ended:
-		return fmt.Errorf("%w: %s: its last event is number %d", ErrEnded, stream, last)
+		return fmt.Errorf("%w: its last event is %s", ErrEnded, ordering.PositionAt(stream, last))
 	}
-	return fmt.Errorf("%w: %s has no numbers left", ordering.ErrNumber, stream)
+	return fmt.Errorf("%w: %s has no numbers left: raise Config.Epoch", ordering.ErrNumber, stream)
 }
 
-// lasts returns a number for each stream that the statement returns.
+// lasts returns a place for each stream that the statement returns.
 func lasts(ctx context.Context, tx transaction, statement string, args ...any) (map[string]uint64, error) {
 	found, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {
@@ -220,11 +229,11 @@ func lasts(ctx context.Context, tx transaction, statement string, args ...any) (
 	last := map[string]uint64{}
 	for found.Next() {
 		var stream string
-		var number uint64
-		if err := found.Scan(&stream, &number); err != nil {
+		var place uint64
+		if err := found.Scan(&stream, &place); err != nil {
 			return nil, err
 		}
-		last[stream] = number
+		last[stream] = place
 	}
 	return last, found.Err()
 }

@@ -39,7 +39,7 @@ func TestEnqueueNumbersEachStream(t *testing.T) {
 		assert.Equal(t, &want, got)
 		assert.Zero(t, given.Positions[0].Number, "the event given is not changed")
 
-		a, err := box.Fetch(t.Context(), lockkeys.MustParse("b"), 1, 1)
+		a, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("b"), From: 1, To: 1})
 		require.NoError(t, err)
 		assert.Equal(t, []*ordering.Event{&want}, a.Events)
 
@@ -128,7 +128,7 @@ func TestEnqueueChecks(t *testing.T) {
 		for stream, last := range map[string]uint64{"a": 2, "b": 1} {
 			assert.Equal(t, last+1, put(t, box, db, stream).Positions[0].Number, stream)
 		}
-		_, err = box.Fetch(t.Context(), lockkeys.MustParse("new"), 1, 1)
+		_, err = box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("new"), From: 1, To: 1})
 		require.ErrorIs(t, err, replay.ErrNotAssigned)
 	})
 }
@@ -227,7 +227,7 @@ func TestNumbersHaveNoHoles(t *testing.T) {
 			}
 			assert.Equal(rt, counts, highest)
 			for stream, n := range counts {
-				a, err := box.Fetch(t.Context(), stream, 1, n)
+				a, err := box.Fetch(t.Context(), ordering.Range{Stream: stream, From: 1, To: n})
 				require.NoError(rt, err)
 				assert.Len(rt, a.Events, int(n))
 			}

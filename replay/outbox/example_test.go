@@ -13,9 +13,9 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -240,7 +240,7 @@ func ExampleOutbox_Skip() {
 		log.Fatal(err)
 	}
 	fmt.Println("sent:", (<-arrived).ID)
-	answer, err := box.Fetch(ctx, stream, 2, 2)
+	answer, err := box.Fetch(ctx, ordering.Range{Stream: stream, From: 2, To: 2})
 	fmt.Println("never existed:", answer.NoSuch, err)
 	cancel()
 	fmt.Println(<-ended)

@@ -5,26 +5,22 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/interlock-go/interlock/dispatcher"
 )
 
-// failure is what is kept of an event between two attempts to send it: not the
-// event, which is loaded again, so that very many can fail. Its streams are busy
-// all the time.
+// failure is kept for a failed event between attempts. The event itself is loaded
+// again, so that very many can fail. Its streams stay busy.
 type failure struct {
 	head    head
 	streams []string
 
-	attempts int // that failed
-	pause    *backoff.ExponentialBackOff
-	due      time.Time // of the next attempt
-	since    time.Time // the first attempt failed
-	told     bool      // it is in the log, where its end belongs then too
+	attempts int       // number of failed ones
+	due      time.Time // time of the next attempt
+	since    time.Time // time of the first failure
+	told     bool      // the failure was logged, so its end will be
 }
 
-// failures are a heap by when they are due.
+// failures is a heap ordered by due.
 type failures []*failure
 
 func (f failures) Len() int           { return len(f) }
@@ -39,15 +35,15 @@ func (f *failures) Pop() any {
 	return x
 }
 
-// failing is how many events have failed and are not sent yet.
+// failing returns the number of failed events that are not sent yet.
 func (l *leader) failing() int { return len(l.failures) + l.retrying }
 
-// full reports whether so many events fail that no other failure is kept.
+// full reports whether MaxFailing is reached, so that no other failure is kept.
 func (l *leader) full() bool { return l.failing() >= l.config.MaxFailing }
 
 // retry loads the events whose next attempt is due, as far as there is room, and
-// starts them. What is not to be sent any more, since an operator or another
-// relay has seen to it, gives its streams free.
+// starts them. It frees the streams of events that were sent by another relay or
+// given up by an operator.
 func (l *leader) retry(stopped, work context.Context) error {
 	room := l.room().retries
 	var heads []head
@@ -66,7 +62,7 @@ func (l *leader) retry(stopped, work context.Context) error {
 		l.start(stopped, work, r)
 	}
 	for _, f := range due {
-		if l.cutAt != "" { // it may be one that had no room
+		if l.cutAt != "" { // MaxBytes may have left it out
 			heap.Push(&l.failures, f)
 		} else {
 			l.free(f.streams)
@@ -75,25 +71,25 @@ func (l *leader) retry(stopped, work context.Context) error {
 	return nil
 }
 
-// failed makes an event, the first of its run that was not confirmed, wait for
-// its next attempt; those behind it are loaded again. It reports whether the run
-// is over, and gives its streams free: since the event is to be parked, or is
-// not kept in mind.
+// failed makes an event, the first unconfirmed one of its run, wait for its next
+// attempt; those behind it will be loaded again. It reports whether the run is
+// over instead, so that its streams become free: because the event is to be
+// parked, or its failure is not kept.
 func (l *leader) failed(r *run, s stored, err error) (over bool) {
 	l.stats.failures.Add(1)
 	f := r.failure
 	cut := r.life.Err() != nil && !dispatcher.IsPermanent(err)
 	if f == nil && (cut || l.full()) && !l.config.hopeless(1, err) {
-		l.config.Logger.Debug("outbox: event was not confirmed", "event", s.event.ID, "error", err)
+		l.config.Logger.Debug("outbox: event was not confirmed", "event", s.event.ID, "err", err)
 		return true
 	}
 	now := time.Now()
 	if f == nil {
-		f = &failure{streams: r.streams, pause: l.newBackoff(), since: now}
+		f = &failure{streams: r.streams, since: now}
 		p := s.event.Positions[0]
-		f.head = head{p.Stream.String(), int64(p.Number), s.id}
+		f.head = head{p.Stream.String(), int64(p.Place()), s.id}
 	}
-	if cut { // which says nothing about the event
+	if cut { // it does not count as an attempt
 		f.due = now
 		heap.Push(&l.failures, f)
 		return false
@@ -103,23 +99,23 @@ func (l *leader) failed(r *run, s stored, err error) (over bool) {
 		l.unfit = append(l.unfit, unfit{s.id, s.event.ID, positionText(s.event), f.attempts, err})
 		return true
 	}
-	wait := f.pause.NextBackOff()
+	wait := l.config.Backoff.Wait(f.attempts)
 	f.due = now.Add(wait)
 	heap.Push(&l.failures, f)
 	l.tellFailure(f, s, err, wait)
 	return false
 }
 
-// What is told of failing events in a minute: a receiver that is away can be
-// that of very many.
+// Limits of log lines about failing events: an unavailable receiver may have very
+// many.
 const (
 	tellFailures = 10
 	tellEvery    = time.Minute
 )
 
-// tellFailure tells of a failed attempt that another one will follow: loudly the
-// first time, since an event that fails goes on failing for as long as its
-// receiver is away.
+// tellFailure logs a failed attempt that will be repeated: as a warning the first
+// time only, since an event goes on failing for as long as its receiver is
+// unavailable.
 func (l *leader) tellFailure(f *failure, s stored, err error, wait time.Duration) {
 	tell := l.config.Logger.Debug
 	if f.attempts == 1 {
@@ -129,37 +125,38 @@ func (l *leader) tellFailure(f *failure, s stored, err error, wait time.Duration
 		l.lastError = err
 	}
 	tell("outbox: event was not confirmed, and its streams wait", "event", s.event.ID, "position", positionText(s.event),
-		"attempt", f.attempts, "again_in", wait, "failing", l.failing(), "error", err)
+		"attempt", f.attempts, "again_in", wait, "failing", l.failing(), "err", err)
 }
 
-// recovered tells of an event that was confirmed after it had failed.
+// recovered logs the confirmation of an event that had failed.
 func (l *leader) recovered(f *failure) {
 	tell := l.config.Logger.Debug
 	if f.told {
 		tell = l.config.Logger.Info
 	}
-	tell("outbox: event was confirmed, and its streams go on", "stream", f.head.stream, "number", f.head.number,
+	tell("outbox: event was confirmed, and its streams go on", "position", f.head.position(),
 		"failed_attempts", f.attempts, "after", time.Since(f.since), "failing", l.failing())
 }
 
-// tellMore tells of the events that tellFailure was silent about, and of too
-// many.
+// tellMore logs the number of failures withheld by tellFailure, and that MaxFailing
+// is reached.
 func (l *leader) tellMore() {
 	if n := l.tell.Withheld(); n > 0 {
 		l.config.Logger.Warn("outbox: more events were not confirmed, and their streams wait",
-			"events", n, "failing", l.failing(), "last_error", l.lastError)
+			"events", n, "failing", l.failing(), "err", l.lastError)
 	}
 	switch {
 	case l.full() && !l.toldFull:
 		l.toldFull = true
-		l.config.Logger.Error("outbox: MaxFailing events fail: others that fail have no back-off of their own, and what is new is sent slowly",
-			"failing", l.failing(), "last_error", l.lastError)
+		l.config.Logger.Error("outbox: MaxFailing events fail: further ones have no back-off of their own, and new events are sent slowly",
+			"failing", l.failing(), "err", l.lastError)
 	case l.failing() < l.config.MaxFailing/2:
 		l.toldFull = false
 	}
 }
 
-// nextLook returns when to look for work that nobody tells of.
+// nextLook returns the time until the leader should look for work without being
+// notified.
 func (l *leader) nextLook() time.Duration {
 	wait, room := l.config.Poll, l.room()
 	if l.away.since.IsZero() && len(l.failures) > 0 && room.retries > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -62,7 +63,7 @@ func come(t *testing.T, r *receiver, prefix string, n int) {
 			}
 		}
 		return true
-	}, 60*time.Second, 5*time.Millisecond)
+	}, waitAtMost, 5*time.Millisecond)
 }
 
 // lines is a log.
@@ -123,10 +124,10 @@ func TestManyStreamsFail(t *testing.T) {
 				box, db := p.box(t, outbox.Config{})
 				x, log := newTenant(), &lines{}
 				config := test.config
-				config.InitialBackoff, config.MaxBackoff, config.Logger = 50*time.Millisecond, 2*time.Second, log.logger()
+				config.Backoff, config.Logger = dispatcher.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}, log.logger()
 				fill(t, box, db, "bad/", bad)
 				relay, _ := start(t, box, x, config)
-				require.Eventually(t, func() bool { return relay.Stats().Failures >= uint64(bad) }, 60*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return relay.Stats().Failures >= uint64(bad) }, waitAtMost, 5*time.Millisecond)
 				for _, prefix := range []string{"all/", "good/", "bad-too/"} {
 					fill(t, box, db, prefix, good)
 					come(t, x.receiver, prefix, good)
@@ -137,13 +138,13 @@ func TestManyStreamsFail(t *testing.T) {
 				assert.Len(t, failed, 10, "and no more a minute")
 				for _, entry := range failed {
 					assert.Equal(t, entry["event"].(string)+"=1", entry["position"])
-					assert.Equal(t, errNoQueue.Error(), entry["error"])
+					assert.Equal(t, errNoQueue.Error(), entry["err"])
 				}
 				assert.Len(t, log.all(t, "MaxFailing"), test.told)
 				x.open.Store(true)
 				allSent(t, box)
 				x.check(t)
-				require.Eventually(t, func() bool { return relay.Stats().Failing == 0 }, 20*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return relay.Stats().Failing == 0 }, waitAtMost, time.Millisecond)
 				assert.NotEmpty(t, log.all(t, "go on"))
 			})
 		})
@@ -167,7 +168,7 @@ func TestSlowFailures(t *testing.T) {
 		}
 		relay, _ := start(t, box, x, outbox.RelayConfig{Window: 4, MaxSlow: -1, Timeout: time.Hour, Grace: time.Millisecond})
 		fill(t, box, db, "bad/", 20)
-		require.Eventually(t, func() bool { s := relay.Stats(); return s.Failing == 20 && s.Sending == 2 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { s := relay.Stats(); return s.Failing == 20 && s.Sending == 2 }, waitAtMost, time.Millisecond)
 		fill(t, box, db, "good/", 20)
 		come(t, x.receiver, "good/", 20)
 		assert.Equal(t, 20, relay.Stats().Failing)
@@ -191,7 +192,7 @@ func TestReceiverNeverAnswers(t *testing.T) {
 		fill(t, box, db, "bad/", 40)
 		fill(t, box, db, "good/", 20)
 		come(t, x.receiver, "good/", 20)
-		require.Eventually(t, func() bool { return relay.Stats().Sending == 40 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Sending == 40 }, waitAtMost, time.Millisecond)
 		x.check(t)
 	})
 }
@@ -278,19 +279,19 @@ func TestThePublisherIsAway(t *testing.T) {
 		fill(t, box, db, "first/", 1)
 		<-arrived
 		w.mu.cut(errors.New("the broker is gone"))
-		require.Eventually(t, func() bool { return relay.Stats().Away }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Away }, waitAtMost, time.Millisecond)
 		fill(t, box, db, "s/", 200)
 		close(goOn)
-		require.Eventually(t, func() bool { return relay.Stats().Failures == 1 && len(log.all(t, "publisher's way")) > 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Failures == 1 && len(log.all(t, "publisher is connected again")) > 0 }, waitAtMost, time.Millisecond)
 		assert.Zero(t, relay.Stats().Sending)
 
 		w.mend()
 		allSent(t, box)
 		w.check(t)
-		require.Eventually(t, func() bool { return len(log.all(t, "publisher's way")) == 2 }, 20*time.Second, time.Millisecond)
-		told := log.all(t, "publisher's way")
-		assert.Equal(t, "the broker is gone", told[0]["error"])
-		assert.Contains(t, told[1]["msg"], "is back")
+		require.Eventually(t, func() bool { return len(log.all(t, "publisher is connected again")) == 2 }, waitAtMost, time.Millisecond)
+		told := log.all(t, "publisher is connected again")
+		assert.Equal(t, "the broker is gone", told[0]["err"])
+		assert.Equal(t, "outbox: the publisher is connected again", told[1]["msg"])
 		assert.Empty(t, log.all(t, "parked"))
 		stats := relay.Stats()
 		assert.False(t, stats.Away)
@@ -307,10 +308,10 @@ func TestParkedIsToldAgain(t *testing.T) {
 		x, log := newTenant(), &lines{}
 		relay, stop := start(t, box, x, outbox.RelayConfig{MaxAttempts: 1})
 		fill(t, box, db, "bad/", 3)
-		require.Eventually(t, func() bool { return relay.Stats().Parked == 3 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Parked == 3 }, waitAtMost, time.Millisecond)
 		stop()
 		start(t, box, x, outbox.RelayConfig{Logger: log.logger()})
-		require.Eventually(t, func() bool { return len(log.all(t, "events are parked")) == 1 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(log.all(t, "events are parked")) == 1 }, waitAtMost, time.Millisecond)
 		assert.EqualValues(t, 3, log.all(t, "events are parked")[0]["events"])
 	})
 }

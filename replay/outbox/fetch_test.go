@@ -54,15 +54,15 @@ func TestFetch(t *testing.T) {
 			{"a", 5, ordering.MaxNumber + 1, 0, 0, 0, outbox.ErrRange},
 		} {
 			stream := lockkeys.MustParse(c.stream)
-			answer, err := box.Fetch(t.Context(), stream, c.from, c.to)
+			answer, err := box.Fetch(t.Context(), ordering.Range{Stream: stream, From: c.from, To: c.to})
 			require.ErrorIs(t, err, c.err, "%v", c)
 			var want, got []uint64
 			for n := c.first; n > 0 && n <= c.last; n++ {
 				want = append(want, n)
 			}
 			for _, e := range answer.Events {
-				n, _ := e.On(stream)
-				got = append(got, n)
+				p, _ := e.On(stream)
+				got = append(got, p.Number)
 			}
 			assert.Equal(t, want, got, "%v", c)
 			if c.noSuch > 0 {
@@ -71,7 +71,7 @@ func TestFetch(t *testing.T) {
 				assert.Empty(t, answer.NoSuch)
 			}
 		}
-		assert.True(t, dispatcher.IsPermanent(last(box.Fetch(t.Context(), a, 0, 0))))
+		assert.True(t, dispatcher.IsPermanent(last(box.Fetch(t.Context(), ordering.Range{Stream: a, From: 0, To: 0}))))
 	})
 }
 
@@ -102,9 +102,9 @@ func TestRetention(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(600), n)
 
-		_, err = box.Fetch(t.Context(), a, 3, 600)
+		_, err = box.Fetch(t.Context(), ordering.Range{Stream: a, From: 3, To: 600})
 		require.ErrorIs(t, err, replay.ErrNotRetained)
-		answer, err := box.Fetch(t.Context(), a, 3, 601)
+		answer, err := box.Fetch(t.Context(), ordering.Range{Stream: a, From: 3, To: 601})
 		require.NoError(t, err)
 		require.Len(t, answer.Events, 1, "what is there is answered")
 		assert.Empty(t, answer.NoSuch)
@@ -122,10 +122,10 @@ func TestFetchParkedAndSkipped(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{Retention: time.Hour})
 		fetch := func(from, to uint64) (events, never []uint64, err error) {
-			answer, err := box.Fetch(t.Context(), a, from, to)
+			answer, err := box.Fetch(t.Context(), ordering.Range{Stream: a, From: from, To: to})
 			for _, e := range answer.Events {
-				n, _ := e.On(a)
-				events = append(events, n)
+				p, _ := e.On(a)
+				events = append(events, p.Number)
 			}
 			for _, r := range answer.NoSuch {
 				require.Equal(t, r.From, r.To)
@@ -150,10 +150,10 @@ func TestFetchParkedAndSkipped(t *testing.T) {
 		check(1, 9, upTo(5), nil)
 
 		require.NoError(t, box.Skip(t.Context(), "second"))
-		require.Eventually(t, func() bool { return parked(t, box, 1)[0].Event == "third" }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return parked(t, box, 1)[0].Event == "third" }, waitAtMost, time.Millisecond)
 		check(1, 9, []uint64{1, 3, 4, 5}, []uint64{2})
 		check(2, 2, nil, []uint64{2})
-		answer, err := box.Fetch(t.Context(), lockkeys.MustParse("b"), 1, 1)
+		answer, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("b"), From: 1, To: 1})
 		require.NoError(t, err)
 		assert.Equal(t, replay.Answer{NoSuch: []ordering.Range{{Stream: lockkeys.MustParse("b"), From: 1, To: 1}}}, answer, "on all its streams")
 
@@ -201,7 +201,7 @@ func TestRelayInTime(t *testing.T) {
 			}
 			return nil
 		})
-		relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{MaxBackoff: 2 * time.Second, Poll: 10 * time.Second})
+		relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Backoff: dispatcher.Backoff{Max: 2 * time.Second}, Poll: 10 * time.Second})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -216,10 +216,10 @@ func TestRelayInTime(t *testing.T) {
 			assert.InDelta(t, wait, attempts[i]-attempts[i-1], float64(wait/2)+1)
 			wait = min(2*wait, 2*time.Second)
 		}
-		_, err = box.Fetch(t.Context(), lockkeys.MustParse("a"), 1, 1)
+		_, err = box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("a"), From: 1, To: 1})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
-		_, err = box.Fetch(t.Context(), lockkeys.MustParse("a"), 1, 1)
+		_, err = box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("a"), From: 1, To: 1})
 		require.ErrorIs(t, err, replay.ErrNotRetained)
 		cancel()
 		require.NoError(t, <-done)

@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Bounds of a run: what is loaded before its first event is confirmed. One
-// event may be larger.
+// Bounds of the events loaded for a run. One event may be larger.
 const (
 	maxRun      = 32
 	maxRunBytes = 64 << 10
 )
 
-// At first minPast more streams are looked at than may be started, since some are
-// busy; twice as many each time that too few were free, up to maxPast.
+// At first minPast more streams are examined than may be started, since some are
+// busy; twice as many each time too few were free, up to maxPast.
 const (
 	minPast = 32
 	maxPast = 1024
@@ -30,12 +30,21 @@ type head struct {
 	event  int64
 }
 
-// find starts runs while there is room and there are streams to be sent. It
-// goes round them all, so that none is forgotten when there are many, past those
-// that are busy. Having been round it has nothing to do until there is news, or
-// for a Poll; while many fail also for as long as it took, since that is linear
-// in their number. When more fail than are kept in mind, it always waits for a
-// Poll: nothing else keeps those from being tried again at once.
+// position returns the head's position for the log.
+func (h head) position() string {
+	key, err := lockkeys.Parse(h.stream)
+	if err != nil { // the row cannot be read
+		return fmt.Sprintf("%s, place %d", h.stream, h.number)
+	}
+	return ordering.PositionAt(key, uint64(h.number)).String()
+}
+
+// find starts runs while there is room and there are streams with unsent events.
+// It goes round all streams, skipping busy ones, so that none is forgotten when
+// there are many. After a round it rests until there is news, or for a Poll; while
+// many fail also for as long as the round took, since that is linear in their
+// number. When MaxFailing is reached, it always rests for a Poll, since nothing
+// else delays the next attempts of further failed events.
 func (l *leader) find(stopped, work context.Context) error {
 	now := time.Now()
 	if now.Before(l.rest) || now.Before(l.nextFind) && (!l.news || l.full()) {
@@ -47,8 +56,8 @@ func (l *leader) find(stopped, work context.Context) error {
 			l.rest = time.Now().Add(time.Since(now))
 		}
 	}
-	seen := map[int64]bool{}        // an event with several streams comes with each
-	began, again := l.cursor, false // again: the part up to began is left
+	seen := map[int64]bool{}        // events, since one with several streams comes with each
+	began, again := l.cursor, false // again: only the part up to began is left
 	for past := minPast; ; past = min(2*past, maxPast) {
 		room := l.room().any
 		if room <= 0 {
@@ -91,8 +100,8 @@ func (l *leader) find(stopped, work context.Context) error {
 }
 
 // heads returns the heads of the streams after the cursor, in the order of the
-// streams, limit of them at most. It jumps from stream to stream in the index,
-// however many events each has.
+// streams, at most limit. It jumps from stream to stream in the index, however
+// many events each has.
 func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -123,9 +132,8 @@ const findHeads = `WITH RECURSIVE unsent (stream, n) AS (
 		(SELECT p.event FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
 	FROM unsent u WHERE u.stream IS NOT NULL ORDER BY u.n`
 
-// choose returns those of the heads whose streams are free, limit of them at
-// most, and moves the cursor to the last stream that it looked at. It tells
-// whether that was the last one of all.
+// choose returns the heads whose streams are free, at most limit, and moves the
+// cursor to the last stream examined. all reports whether that was the last head.
 func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []head, all bool) {
 	for _, h := range heads {
 		if len(chosen) == limit {
@@ -140,8 +148,8 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 	return chosen, true
 }
 
-// load makes runs of chosen heads and what follows them. Heads that cannot be
-// read are parked.
+// load returns runs of the chosen heads and the events behind them. Heads that
+// cannot be read are parked.
 func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 	l.cutAt = ""
 	if len(chosen) == 0 {
@@ -154,10 +162,11 @@ func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 	return runs, l.park(ctx)
 }
 
-// runs loads the chosen heads that are the first ones on all their streams and
-// not parked, in the order of the streams and as far as MaxBytes allows, one at
-// least; cutAt is the stream of the last of them if that ended it. The events behind a head belong to its run while they, and the
-// head, are on this stream alone and can be read. A head that cannot is unfit.
+// runs loads the chosen heads that are the first ones on all their streams, and
+// neither parked nor given up since they were chosen, in the order of the streams and as far as MaxBytes allows, at least
+// one; if MaxBytes ended it, cutAt is the stream of the last one. The events behind
+// a head belong to its run while they, and the head, are on this stream alone and
+// can be read. A head that cannot be read is unfit.
 func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -194,7 +203,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 		case bad != nil:
 			last = nil
 			if ahead == 0 {
-				l.unfit = append(l.unfit, unfit{s.id, name, fmt.Sprintf("%s=%d", stream, number), 0, bad})
+				l.unfit = append(l.unfit, unfit{s.id, name, head{stream: stream, number: number}.position(), 0, bad})
 			}
 			continue
 		case ahead == 0:
@@ -216,8 +225,8 @@ func loadRuns(d Dialect, n int) string {
 		), ready (stream, number) AS (
 			SELECT h.stream, h.number FROM heads h
 			WHERE NOT EXISTS (SELECT 1 FROM outbox_parked k WHERE k.event = h.event) AND NOT EXISTS (
-				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND mine.number >
-					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1))
+				SELECT 1 FROM outbox_positions mine WHERE mine.event = h.event AND (mine.sent OR mine.number >
+					(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = mine.stream ORDER BY p.number LIMIT 1)))
 		), behind (stream, number, event, ahead, most, bytes) AS (
 			SELECT p.stream, p.number, p.event, p.number - r.number,
 				max(e.streams) OVER (PARTITION BY p.stream ORDER BY p.number),
@@ -252,7 +261,7 @@ func decode(id int64, body string) (*ordering.Event, error) {
 	return e, nil
 }
 
-// mark marks what was confirmed as sent.
+// mark marks confirmed events as sent.
 func (l *leader) mark(ctx context.Context) error {
 	if len(l.confirmed) == 0 {
 		return nil

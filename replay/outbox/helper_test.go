@@ -22,6 +22,10 @@ import (
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
+// waitAtMost is after how long a test that waits counts as hanging, beside whatever
+// else the machine does.
+const waitAtMost = 5 * time.Minute
+
 // place is a database of a test.
 type place struct {
 	dialect outbox.Dialect
@@ -104,11 +108,11 @@ func keys(texts ...string) []lockkeys.Key {
 // start runs a relay until stop is called or the test ends.
 func start(t testing.TB, box *outbox.Outbox, publisher outbox.Publisher, config outbox.RelayConfig) (relay *outbox.Relay, stop func()) {
 	t.Helper()
-	if config.InitialBackoff == 0 {
-		config.InitialBackoff = time.Millisecond
+	if config.Backoff.Initial == 0 {
+		config.Backoff.Initial = time.Millisecond
 	}
-	if config.MaxBackoff == 0 {
-		config.MaxBackoff = 20 * time.Millisecond
+	if config.Backoff.Max == 0 {
+		config.Backoff.Max = 20 * time.Millisecond
 	}
 	if config.Poll == 0 {
 		config.Poll = 20 * time.Millisecond
@@ -241,5 +245,5 @@ func allSent(t testing.TB, box *outbox.Outbox) {
 	require.Eventually(t, func() bool {
 		s, err := box.Stats(t.Context())
 		return err == nil && s.Unsent == 0
-	}, 60*time.Second, 5*time.Millisecond)
+	}, waitAtMost, 5*time.Millisecond)
 }

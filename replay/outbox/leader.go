@@ -15,40 +15,40 @@ type database interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// leader is the state of an active relay. One goroutine has it, that of
-// [leader.run]; those that publish talk to it through results.
+// leader is the state of an active relay. Only the goroutine of [leader.run] uses
+// it; those that publish send it results.
 //
 // Invariants:
 //   - An event is started only if every earlier event of its streams is marked
 //     as sent in the database, or is before it in the same run; and only if
 //     it is not parked there.
-//   - A stream is in busy from when a run with it is started until the run has
-//     ended, what was confirmed of it is marked, and an event that it was
-//     given up for is parked. So no two runs at a time have a stream in
-//     common, and an event waiting for its next attempt still keeps its streams.
+//   - A stream is in busy from the start of a run with it until the run has ended,
+//     its confirmed events are marked, and an event that cannot be sent is parked.
+//     So no two concurrent runs have a stream in common, and an event waiting for
+//     its next attempt keeps its streams.
 type leader struct {
 	*Relay
 	db database
 
 	results   chan result
-	sending   map[*run]struct{}   // that have a goroutine
+	sending   map[*run]struct{}   // runs with a goroutine
 	bytes     int64               // of their events
-	retrying  int                 // those of them that have failed before
-	failures  failures            // what waits for another attempt
+	retrying  int                 // number of those that have failed before
+	failures  failures            // events that wait for another attempt
 	busy      map[string]struct{} // streams of all these
-	cursor    string              // the stream that was looked at last
-	cutAt     string              // the last one that was loaded, if MaxBytes ended that
-	news      bool                // something may be found that was not there
+	cursor    string              // the stream examined last
+	cutAt     string              // the stream loaded last, if MaxBytes ended loading
+	news      bool                // there may be something new to find
 	nextFind  time.Time           // when to look for more without news
-	rest      time.Time           // not to look for more before
-	freshTurn bool                // what is new has the first choice of free places
+	rest      time.Time           // do not look for more before
+	freshTurn bool                // new events, not failed ones, have the first choice of free places
 	confirmed []any               // ids of events to be marked
 	unfit     []unfit             // events to be parked
 
 	away      away
 	tell      loglimit.Limit // for failures
-	lastError error          // of a failure
-	toldFull  bool
+	lastError error          // of the last warning about a failure
+	toldFull  bool           // it was logged that MaxFailing is reached
 }
 
 func newLeader(r *Relay, db database) *leader {
@@ -57,8 +57,8 @@ func newLeader(r *Relay, db database) *leader {
 	return l
 }
 
-// run works until ctx ends, and then until the grace time is over or what is
-// being published has ended; or until the database fails.
+// run works until ctx ends, and then until the events being published have ended
+// or the grace time is over; or until the database fails.
 func (l *leader) run(ctx context.Context) (err error) {
 	work, cancel := graceful(ctx, l.config.Grace)
 	defer func() {
@@ -100,8 +100,8 @@ func (l *leader) run(ctx context.Context) (err error) {
 	}
 }
 
-// look starts what may be sent. What is new and what has failed before have the
-// first choice in turn, so that neither waits for ever.
+// look starts events that may be sent. New ones and failed ones take turns at the
+// first choice, so that neither wait for ever.
 func (l *leader) look(stopped, work context.Context) error {
 	l.tellMore()
 	if l.isAway() {

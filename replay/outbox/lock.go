@@ -11,16 +11,15 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Lock takes streams for a transaction: until it ends, others that enqueue an
-// event on one of them, or lock it, wait. It takes them in a fixed order, as
-// Enqueue takes those of one event, so a transaction that enqueues several
-// events and first locks all their streams, in one call, cannot deadlock with
-// others that do the same. One that enqueues a single event need not lock
-// anything.
+// Lock locks streams for a transaction: until it ends, others that enqueue an
+// event on one of them, or lock it, wait. It locks them in a fixed order, as
+// Enqueue does for one event, so transactions that enqueue several events, and
+// first lock all their streams in one call, cannot deadlock with each other. For a
+// single event Lock is not needed.
 //
-// Errors are as those of [Outbox.Enqueue]: the transaction is as it was before,
-// unless the database itself failed. On SQLite, where a transaction that writes
-// keeps out all others, it makes the transaction one that writes.
+// After an error the transaction is as it was before, unless the database itself
+// failed; see [Outbox.Enqueue]. On SQLite, which has one writer at a time, Lock
+// makes the transaction the writer.
 func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) error {
 	if tx == nil {
 		return ErrNoTx
@@ -50,14 +49,14 @@ func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) 
 	return nil
 }
 
-// lockStreams makes the rows that are not there. A stream without an event has
-// the last number 0.
+// lockStreams creates missing rows. A stream without an event has the last number
+// 0.
 func lockStreams(d Dialect, n int) string {
 	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 0, 0)") + `
 		ON CONFLICT (stream) DO UPDATE SET last = s.last`
 }
 
-// atomically does something in a caller's transaction, or nothing.
+// atomically calls do in a savepoint of the caller's transaction.
 func (o *Outbox) atomically(ctx context.Context, tx *sql.Tx, do func(t transaction) error) error {
 	t, err := o.begin(ctx, tx)
 	if err != nil {
@@ -75,8 +74,8 @@ func (o *Outbox) atomically(ctx context.Context, tx *sql.Tx, do func(t transacti
 
 const release = `RELEASE SAVEPOINT outbox`
 
-// undo takes back what was done since the savepoint. If it cannot, nothing of
-// the transaction may be committed: a number would be missing.
+// undo rolls back to the savepoint. If that fails it rolls back the whole
+// transaction, whose commit would leave a hole in the numbers.
 func undo(ctx context.Context, tx *sql.Tx) {
 	ctx = context.WithoutCancel(ctx)
 	for _, statement := range []string{`ROLLBACK TO SAVEPOINT outbox`, release} {
@@ -87,8 +86,8 @@ func undo(ctx context.Context, tx *sql.Tx) {
 	}
 }
 
-// conflicting adds ErrConflict to the error of a database that says that another
-// transaction was in the way.
+// conflicting adds ErrConflict to a database's error for a conflict with another
+// transaction.
 func conflicting(err error) error {
 	var postgres interface{ SQLState() string }
 	var sqlite interface{ Code() int }

@@ -83,7 +83,7 @@ func TestOppositeOrder(t *testing.T) {
 		}
 		for i := range pairs {
 			for _, stream := range []string{"a", "b"} {
-				answer, err := box.Fetch(t.Context(), lockkeys.Must(fmt.Sprint(lock), fmt.Sprint(i), stream), 1, 2)
+				answer, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.Must(fmt.Sprint(lock), fmt.Sprint(i), stream), From: 1, To: 2})
 				require.NoError(t, err)
 				assert.Len(t, answer.Events, 2)
 			}
@@ -116,7 +116,7 @@ func TestLock(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "new=1, a=2, b=1", ordering.FormatSequenceID(e.Positions))
 		})
-		_, err = box.Fetch(t.Context(), lockkeys.MustParse("many/7"), 1, 1)
+		_, err = box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("many/7"), From: 1, To: 1})
 		require.ErrorIs(t, err, replay.ErrNotAssigned)
 		stats, err := box.Stats(t.Context())
 		require.NoError(t, err)

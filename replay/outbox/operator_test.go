@@ -3,6 +3,8 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,11 +24,11 @@ func TestOperatorErrors(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})
 		putHuge(t, box, db, "report", "a")
-		operations := map[string]func(context.Context, string) error{"resume": box.Resume, "skip": box.Skip}
+		operations := map[string]func(context.Context, string) error{"resumed": box.Resume, "skipped": box.Skip, "dropped": box.Drop}
 		for name, do := range operations {
 			err := do(t.Context(), "report")
 			require.ErrorIs(t, err, outbox.ErrNotParked, "it was not tried yet")
-			assert.ErrorContains(t, err, "outbox: "+name+` event "report"`)
+			assert.ErrorContains(t, err, `outbox: event "report" could not be `+name)
 			require.ErrorIs(t, do(t.Context(), "nobody"), outbox.ErrNotParked)
 		}
 		_, stop := start(t, box, choosy(), outbox.RelayConfig{})
@@ -49,6 +51,114 @@ func TestOperatorErrors(t *testing.T) {
 	})
 }
 
+// What is dropped with a parked event is all that waits behind it, with a record for
+// each number; what waits behind that on other streams is sent, and so is what
+// comes later.
+func TestDrop(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		var log safeBuffer
+		box, db := p.box(t, outbox.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := choosy()
+		put(t, box, db, "c")
+		put(t, box, db, "a")
+		putHuge(t, box, db, "report", "a", "b")
+		var behind []string
+		for i := range 600 { // more than are given up by one statement
+			streams := [][]string{{"a"}, {"b"}, {"a", "c"}}[i%3]
+			behind = append(behind, put(t, box, db, streams...).ID)
+		}
+		put(t, box, db, "c")
+		start(t, box, r, outbox.RelayConfig{})
+		parked(t, box, 1)
+		arrive(t, r, "c", 1)
+
+		before := time.Now().Add(-time.Minute)
+		require.NoError(t, box.Drop(dispatcher.WithOperator(t.Context(), "ann", "case 17"), "report"))
+		arrive(t, r, "a", 1)
+		arrive(t, r, "c", 1, 202)
+		assert.Equal(t, "a=403, b=202", ordering.FormatSequenceID(put(t, box, db, "a", "b").Positions), "their numbers stay used")
+		arrive(t, r, "a", 1, 403)
+		arrive(t, r, "b", 202)
+		allSent(t, box)
+		assert.Empty(t, parked(t, box, 0))
+
+		answer, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("c"), From: 1, To: 202})
+		require.NoError(t, err)
+		never := []uint64{}
+		for _, r := range answer.NoSuch {
+			never = append(never, upTo(int(r.To))[r.From-1:]...)
+		}
+		assert.Equal(t, upTo(201)[1:], never)
+
+		list, err := box.Decisions(t.Context(), time.Now().Add(time.Minute), 10_000)
+		require.NoError(t, err)
+		given := map[string]string{}
+		for _, d := range list {
+			assert.Equal(t, []string{"ann", "case 17"}, []string{d.Operator, d.Why})
+			assert.True(t, d.At.After(before), d.At)
+			given[d.Event] = d.Error
+		}
+		assert.Len(t, list, 2+200+200+400, "a number each")
+		assert.Len(t, given, 601)
+		assert.Equal(t, errHuge.Error(), given["report"])
+		for _, id := range behind {
+			assert.Equal(t, `dropped behind event "report": `+errHuge.Error(), given[id])
+		}
+		older, err := box.Decisions(t.Context(), before, 10)
+		require.NoError(t, err)
+		assert.Empty(t, older)
+		few, err := box.Decisions(t.Context(), time.Now().Add(time.Minute), 3)
+		require.NoError(t, err)
+		assert.Equal(t, list[:3], few)
+		assert.Contains(t, log.String(), `msg="outbox: parked event dropped by an operator" event=report numbers=802 operator=ann why="case 17"`)
+	})
+}
+
+// Two that drop what waits behind two parked events give up what waits behind both
+// once; what is enqueued meanwhile is dropped with a record, or sent.
+func TestDropsAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		r := choosy()
+		start(t, box, r, outbox.RelayConfig{})
+		putHuge(t, box, db, "one", "a")
+		putHuge(t, box, db, "two", "b")
+		parked(t, box, 2)
+		for range 20 {
+			put(t, box, db, "a", "b")
+		}
+		var group sync.WaitGroup
+		for _, event := range []string{"one", "two"} {
+			group.Go(func() {
+				require.Eventually(t, func() bool {
+					err := box.Drop(t.Context(), event)
+					return err == nil || errors.Is(err, outbox.ErrNotParked)
+				}, waitAtMost, time.Millisecond) // on SQLite a transaction may be in the way
+			})
+		}
+		group.Go(func() {
+			for range 20 {
+				put(t, box, db, "a", "b")
+			}
+		})
+		group.Wait()
+		allSent(t, box)
+		list, err := box.Decisions(t.Context(), time.Now().Add(time.Minute), 10_000)
+		require.NoError(t, err)
+		for _, stream := range []string{"a", "b"} {
+			got := r.numbers(stream)
+			assert.True(t, slices.IsSorted(got), got)
+			for _, d := range list {
+				if d.Position.Stream == lockkeys.MustParse(stream) {
+					assert.NotContains(t, got, d.Position.Number)
+					got = append(got, d.Position.Number)
+				}
+			}
+			assert.ElementsMatch(t, upTo(41), got, "each number is sent or has a record")
+		}
+	})
+}
+
 // Operators resume and skip at random while events are enqueued, sent, fail,
 // are refused for good, and confirmations are lost. All that was not skipped
 // arrives, in order; Fetch has the same.
@@ -63,7 +173,7 @@ func TestOperatorsAtRandom(t *testing.T) {
 			}
 			return before(ctx, e, times)
 		}
-		start(t, box, r, outbox.RelayConfig{Window: 4, MaxAttempts: 2, Timeout: 20 * time.Millisecond, MaxBackoff: 2 * time.Millisecond})
+		start(t, box, r, outbox.RelayConfig{Window: 4, MaxAttempts: 2, Timeout: 20 * time.Millisecond, Backoff: dispatcher.Backoff{Max: 2 * time.Millisecond}})
 		var producer sync.WaitGroup
 		count, skipped := map[string]uint64{}, map[lockkeys.Key][]uint64{}
 		producer.Go(func() {
@@ -100,18 +210,19 @@ func TestOperatorsAtRandom(t *testing.T) {
 			s, err := box.Stats(t.Context())
 			return err == nil && s.Unsent == 0
 		}
-		require.Eventually(t, func() bool { operate(); return len(skipped) > 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { operate(); return len(skipped) > 0 }, waitAtMost, time.Millisecond)
 		producer.Wait()
-		require.Eventually(t, operate, 20*time.Second, time.Millisecond)
+		require.Eventually(t, operate, waitAtMost, time.Millisecond)
 		for name, n := range count {
 			stream := lockkeys.MustParse(name)
 			arrived := r.numbers(name)
 			assert.True(t, slices.IsSorted(arrived), "%s: %v", name, arrived)
-			answer, err := box.Fetch(t.Context(), stream, 1, n)
+			answer, err := box.Fetch(t.Context(), ordering.Range{Stream: stream, From: 1, To: n})
 			require.NoError(t, err)
 			var there, never []uint64
 			for _, e := range answer.Events {
-				number, _ := e.On(stream)
+				at, _ := e.On(stream)
+				number := at.Number
 				there = append(there, number)
 				assert.Contains(t, arrived, number, name)
 			}

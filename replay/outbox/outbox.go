@@ -12,9 +12,9 @@ import (
 	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
-// Outbox is a producer's events in the producer's database. Make it with
-// [New]. Its methods may be called from any goroutine. It has nothing to be
-// closed: the database is its owner's.
+// Outbox has a producer's events, in the producer's database. Make it with [New].
+// Its methods are safe for concurrent use. There is nothing to close: the database
+// belongs to the caller.
 type Outbox struct {
 	db         *sql.DB
 	dialect    Dialect
@@ -28,16 +28,15 @@ type Outbox struct {
 	}
 }
 
-// New returns the outbox of a database and makes its tables, or brings them up
-// to date, if need be: their names begin with "outbox_", and their version is
-// kept in the table "schema_versions". It needs a connection of its own for
-// that. On SQLite it prepares some statements, which stay until the database is
-// closed. The error wraps [ErrConfig], or [ErrSchema] if the tables are of a
-// newer version.
+// New returns the outbox of a database, and creates or migrates its tables if
+// necessary: their names begin with "outbox_", and their version is kept in the
+// table "schema_versions". It needs a connection of its own for that. On SQLite it
+// prepares some statements, which stay until the database is closed. The error
+// wraps [ErrConfig], or [ErrSchema] if the tables have a newer version.
 func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outbox, error) {
 	config = config.withDefaults()
 	var p settings.Problems
-	p.Add(db == nil, "the database is nil")
+	p.Add(db == nil, "the database is nil: open one")
 	p.Add(dialect != SQLite && dialect != PostgreSQL, "the dialect is unknown: use SQLite or PostgreSQL")
 	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
 		return nil, err
@@ -47,14 +46,14 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o := &Outbox{db: db, dialect: dialect, config: config}
-	if o.statements, err = prepareAll(ctx, db, dialect); err != nil {
+	if o.statements, err = prepareAll(ctx, db, dialect, config.Epoch); err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o.mu.notice = make(chan struct{})
 	return o, nil
 }
 
-// Notify tells the relays of this outbox, in this process, that something was
+// Notify tells the relays of this outbox, in this process, that events were
 // committed, so that they look at once and not at their next poll. It may be
 // called too often, or not at all.
 func (o *Outbox) Notify() {
@@ -71,15 +70,15 @@ func (o *Outbox) wake() <-chan struct{} {
 	return o.mu.notice
 }
 
-// Stats is how much an outbox has still to send.
+// Stats counts the unsent events of an outbox.
 type Stats struct {
 	Unsent int64         // committed events that are not marked as sent
-	Parked int64         // those of them that are parked; see [Outbox.Parked]
-	Oldest time.Duration // how long ago the first of them was enqueued; 0 if there is none
+	Parked int64         // of those, the parked ones; see [Outbox.Parked]
+	Oldest time.Duration // age of the oldest unsent one; 0 if there is none
 }
 
-// Stats counts the events that are not sent. It looks at each of them, so with
-// a million it takes a while.
+// Stats counts the unsent events. It reads all their rows, so with a million it
+// takes a while.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest sql.NullInt64

@@ -55,7 +55,7 @@ func parked(t testing.TB, box *outbox.Outbox, n int) (list []outbox.Parked) {
 		var err error
 		list, err = box.Parked(t.Context())
 		return err == nil && len(list) == n
-	}, 20*time.Second, time.Millisecond)
+	}, waitAtMost, time.Millisecond)
 	return list
 }
 
@@ -63,7 +63,7 @@ func parked(t testing.TB, box *outbox.Outbox, n int) (list []outbox.Parked) {
 // these have and no others.
 func arrive(t testing.TB, r *receiver, stream string, numbers ...uint64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(r.numbers(stream)) >= len(numbers) }, 20*time.Second, time.Millisecond, stream)
+	require.Eventually(t, func() bool { return len(r.numbers(stream)) >= len(numbers) }, waitAtMost, time.Millisecond, stream)
 	assert.Equal(t, numbers, r.numbers(stream), stream)
 }
 
@@ -93,7 +93,7 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		assert.Equal(t, errHuge.Error(), list[0].Error)
 		assert.Equal(t, 1, list[0].Attempts)
 		assert.WithinDuration(t, time.Now(), list[0].Since, time.Minute)
-		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, waitAtMost, time.Millisecond)
 
 		t.Log("other streams do not notice")
 		arrive(t, r, "d", 1)
@@ -109,11 +109,11 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s, err := box.Stats(t.Context())
 			return err == nil && s.Unsent == 3 && s.Parked == 1
-		}, 10*time.Second, time.Millisecond)
+		}, waitAtMost, time.Millisecond)
 
 		t.Log("resumed in vain, it is parked again; skipped, what is behind it goes on")
 		require.NoError(t, operator.Resume(t.Context(), "report"))
-		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, waitAtMost, time.Millisecond)
 		assert.Equal(t, 2, r.attempts("report"))
 		require.NoError(t, operator.Skip(t.Context(), "report"))
 		arrive(t, r, "a", 1, 3)
@@ -136,13 +136,13 @@ func TestMaxAttempts(t *testing.T) {
 		box, db := p.box(t, outbox.Config{})
 		r := newReceiver()
 		r.before = func(_ context.Context, e *ordering.Event, times int) error {
-			if n, bad := e.On(lockkeys.MustParse("bad")); bad && n == 1 && times < 5 {
+			if p, bad := e.On(lockkeys.MustParse("bad")); bad && p.Number == 1 && times < 5 {
 				return errAway
 			}
 			return nil
 		}
 		var log safeBuffer
-		relay, err := outbox.NewRelay(box, r, outbox.RelayConfig{MaxAttempts: 3, InitialBackoff: time.Millisecond, Poll: 20 * time.Millisecond,
+		relay, err := outbox.NewRelay(box, r, outbox.RelayConfig{MaxAttempts: 3, Backoff: dispatcher.Backoff{Initial: time.Millisecond}, Poll: 20 * time.Millisecond,
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 		require.NoError(t, err)
 		run(t, relay)
@@ -152,8 +152,8 @@ func TestMaxAttempts(t *testing.T) {
 		assert.Equal(t, 3, parked(t, box, 1)[0].Attempts)
 		arrive(t, r, "good", 1)
 		assert.Equal(t, 3, r.attempts(bad.ID))
-		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, 10*time.Second, time.Millisecond)
-		assert.Contains(t, log.String(), "event="+bad.ID+" position=\"bad=1\" attempts=3 error=")
+		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, waitAtMost, time.Millisecond)
+		assert.Contains(t, log.String(), "event="+bad.ID+" position=\"bad=1\" attempts=3 err=")
 		assert.Zero(t, relay.Stats().Failing)
 
 		require.NoError(t, box.Resume(t.Context(), bad.ID))
@@ -217,7 +217,7 @@ func TestEventThatCannotBeRead(t *testing.T) {
 		}
 		arrive(t, r, "e", 1)
 		arrive(t, r, "a", 1, 2)
-		require.Eventually(t, func() bool { return relay.Stats().Parked == 2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Parked == 2 }, waitAtMost, time.Millisecond)
 
 		t.Log("one is mended by hand, the other one is given up")
 		_, err = db.Exec(`UPDATE outbox_events SET body = $1 WHERE name = $2`, body, bad.ID)

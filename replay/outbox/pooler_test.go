@@ -48,7 +48,7 @@ func TestARelayBehindAPooler(t *testing.T) {
 	}
 	pooled, _ := behind("session", 20)
 	relay, stop := start(t, pooled, newReceiver(), outbox.RelayConfig{})
-	require.Eventually(t, func() bool { return relay.Stats().Active }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return relay.Stats().Active }, waitAtMost, time.Millisecond)
 	allSent(t, box)
 	stop()
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// pruneBatch is the most events that one transaction deletes, so that
-// producers never wait long for it.
+// pruneBatch bounds the events deleted by one transaction, so that producers never
+// wait long for it.
 const pruneBatch = 500
 
-// Prune deletes the events that were sent longer ago than [Config.Retention]
-// and returns how many. Their streams keep their last numbers. It works in
-// small transactions; what they have deleted stays so when it is cut short. An
-// active [Relay] calls it every minute.
+// Prune deletes the events that were sent longer ago than [Config.Retention] and
+// returns their number. Their streams keep their last numbers. It works in small
+// transactions, so an interruption loses only the last one. An active [Relay]
+// calls it every minute.
 func (o *Outbox) Prune(ctx context.Context) (int64, error) {
 	before := time.Now().Add(-o.config.Retention).UnixMicro()
 	for total := int64(0); ; {

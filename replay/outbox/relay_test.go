@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -56,7 +57,7 @@ func TestRelayKeepsOrder(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})
 		r := moody(7)
-		relay, stop := start(t, box, r, outbox.RelayConfig{Window: 4, Timeout: 20 * time.Millisecond, MaxBackoff: 2 * time.Millisecond})
+		relay, stop := start(t, box, r, outbox.RelayConfig{Window: 4, Timeout: 20 * time.Millisecond, Backoff: dispatcher.Backoff{Max: 2 * time.Millisecond}})
 		want := map[string]int{}
 		var mu sync.Mutex
 		var producers sync.WaitGroup
@@ -114,7 +115,7 @@ func TestLateCommitIsNotLost(t *testing.T) {
 		err := db.QueryRow(`SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&n)
 		return err == nil && n > 0
 	}
-	require.Eventually(t, waiting, 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting, waitAtMost, time.Millisecond)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, "early=2, late=3", ordering.FormatSequenceID((<-second).Positions))
 	allSent(t, box)
@@ -145,8 +146,8 @@ func TestFailingStreamHoldsNobodyElse(t *testing.T) {
 		for range 40 {
 			put(t, box, db, "other")
 		}
-		require.Eventually(t, func() bool { return len(r.numbers("other")) == 40 }, 20*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return relay.Stats().Failing == 1 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(r.numbers("other")) == 40 }, waitAtMost, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Failing == 1 }, waitAtMost, time.Millisecond)
 		assert.Empty(t, r.numbers("good"))
 		close(fails)
 		allSent(t, box)
@@ -198,7 +199,7 @@ func TestReceiverIsAway(t *testing.T) {
 			}
 		}
 		relay, _ := start(t, box, r, outbox.RelayConfig{Window: 2, MaxFailing: 4})
-		require.Eventually(t, func() bool { return relay.Stats().Failures > 20 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return relay.Stats().Failures > 20 }, waitAtMost, time.Millisecond)
 		assert.Equal(t, 4, relay.Stats().Failing)
 		close(back)
 		allSent(t, box)
@@ -287,7 +288,7 @@ func TestRunEndsAfterGrace(t *testing.T) {
 func TestRunTwice(t *testing.T) {
 	box, _ := newSQLite(t).box(t, outbox.Config{})
 	relay, _ := start(t, box, newReceiver(), outbox.RelayConfig{})
-	require.Eventually(t, func() bool { return relay.Stats().Active }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return relay.Stats().Active }, waitAtMost, time.Millisecond)
 	assert.ErrorIs(t, relay.Run(t.Context()), outbox.ErrRunning)
 }
 
@@ -298,7 +299,7 @@ func TestTwoRelays(t *testing.T) {
 	other, otherDB := p.box(t, outbox.Config{})
 	r := newReceiver()
 	first, stop := start(t, box, r, outbox.RelayConfig{})
-	require.Eventually(t, func() bool { return first.Stats().Active }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return first.Stats().Active }, waitAtMost, time.Millisecond)
 	second, _ := start(t, other, r, outbox.RelayConfig{})
 	put(t, box, db, "a")
 	put(t, other, otherDB, "a")
@@ -318,7 +319,7 @@ func TestTwoRelays(t *testing.T) {
 		put(t, box, db, "a")
 	}
 	allSent(t, box)
-	require.Eventually(t, func() bool { return second.Stats().Active != third.Stats().Active }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return second.Stats().Active != third.Stats().Active }, waitAtMost, time.Millisecond)
 	r.check(t)
 	assert.Equal(t, upTo(8), r.numbers("a"))
 }
@@ -361,9 +362,9 @@ func TestConfig(t *testing.T) {
 	for _, text := range []string{"database is nil", "dialect is unknown", "Retention is -1ns"} {
 		assert.ErrorContains(t, err, text)
 	}
-	_, err = outbox.NewRelay(nil, nil, outbox.RelayConfig{Window: -1, MaxBytes: -1, Timeout: -1, InitialBackoff: -2, MaxBackoff: -3, MaxAttempts: -1, MaxFailing: -1, Poll: -1, Grace: -1})
+	_, err = outbox.NewRelay(nil, nil, outbox.RelayConfig{Window: -1, MaxBytes: -1, Timeout: -1, Backoff: dispatcher.Backoff{Initial: -2, Max: -3}, MaxAttempts: -1, MaxFailing: -1, Poll: -1, Grace: -1})
 	require.ErrorIs(t, err, outbox.ErrConfig)
-	for _, text := range []string{"outbox is nil", "publisher is nil", "Window", "MaxBytes", "Timeout", "InitialBackoff is", "MaxBackoff is", "MaxAttempts", "MaxFailing", "Poll", "Grace"} {
+	for _, text := range []string{"outbox is nil", "publisher is nil", "Window", "MaxBytes", "Timeout", "Backoff.Initial is", "Backoff.Max is", "MaxAttempts", "MaxFailing", "Poll", "Grace"} {
 		assert.ErrorContains(t, err, text)
 	}
 	p := newPostgres(t)
@@ -381,6 +382,6 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, db.Close())
 	_, err = box.Stats(t.Context())
 	assert.ErrorContains(t, err, "outbox: stats")
-	_, err = box.Fetch(t.Context(), lockkeys.MustParse("a"), 1, 1)
+	_, err = box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("a"), From: 1, To: 1})
 	assert.ErrorContains(t, err, "outbox: fetch a: 1")
 }

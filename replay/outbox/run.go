@@ -2,26 +2,24 @@ package outbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// run is what is published one after the other: events that follow each other
-// on one stream and are on no other, or one event with several streams.
+// run is published sequentially: successive events of one stream that are on no
+// other, or one event with several streams.
 //
-// A goroutine of its own reads it while the run is being sent; at all other
-// times it is the leader's.
+// A goroutine of its own reads streams and events while the run is being sent;
+// everything else is only for the leader.
 type run struct {
 	streams []string
 	events  []stored
-	bytes   int64 // of the events, as they are stored
+	bytes   int64 // of the events, as stored
 
-	began   time.Time       // of the attempt at the event that is being sent; of the leader
-	life    context.Context // of the publisher's way to its receivers, when the run was started
+	began   time.Time       // start of the current attempt
+	life    context.Context // from Alive, when the run was started
 	failure *failure        // of the first event, if that has failed before; see failing.go
 }
 
@@ -31,17 +29,14 @@ type stored struct {
 	event *ordering.Event
 }
 
-// result is what a run tells the leader: that an event was confirmed, or that
-// the run has ended.
+// result tells the leader that an event of a run was confirmed, or that the run
+// has ended.
 type result struct {
 	run       *run
 	confirmed int64 // the row of the event; 0 if the run has ended
 	sent      int   // events confirmed until the end
 	err       error // the failure of the next one, if that ended the run
 }
-
-// errNoReturn is the error of an attempt that ended its goroutine.
-var errNoReturn = errors.New("outbox: the publisher called runtime.Goexit")
 
 // send publishes the events of a run until one fails or stopped ends.
 func (l *leader) send(stopped, work context.Context, r *run) {
@@ -51,7 +46,7 @@ func (l *leader) send(stopped, work context.Context, r *run) {
 		if stopped.Err() != nil {
 			return
 		}
-		end.err = errNoReturn // unless it returns
+		end.err = contain.ErrGoexit // unless it returns
 		if end.err = l.publish(work, e.event); end.err != nil {
 			return
 		}
@@ -63,15 +58,11 @@ func (l *leader) send(stopped, work context.Context, r *run) {
 func (l *leader) publish(ctx context.Context, e *ordering.Event) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("outbox: the publisher panicked: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer contain.Recover(&err)
 	return l.publisher.Publish(ctx, e)
 }
 
-// start gives a run a goroutine. Its streams are busy already.
+// start starts the goroutine of a run. Its streams are busy already.
 func (l *leader) start(stopped, work context.Context, r *run) {
 	r.life, r.began = l.away.life, time.Now()
 	l.sending[r] = struct{}{}
@@ -82,19 +73,19 @@ func (l *leader) start(stopped, work context.Context, r *run) {
 	go l.send(stopped, work, r)
 }
 
-// slowAfter is how long an attempt has a place of the window.
+// slowAfter is how long an attempt occupies a place in the window.
 const slowAfter = time.Second
 
-// places are what runs may have.
+// places counts the free places for runs.
 type places struct {
 	any     int           // for any run
-	retries int           // of them, for those that have failed before
-	next    time.Duration // until another run may be slow
+	retries int           // of those, for runs that have failed before
+	next    time.Duration // until another run may become slow
 }
 
-// room returns the places that are free. What is slow leaves the window to
-// others, as far as MaxSlow allows: a receiver that takes its time, or never
-// answers, should hold up nobody else.
+// room returns the free places. Slow runs leave the window to others, as far as
+// MaxSlow allows: a receiver that is slow, or never answers, should not hold up
+// others.
 func (l *leader) room() places {
 	if l.bytes >= l.config.MaxBytes {
 		return places{next: l.config.Poll}
@@ -115,9 +106,9 @@ func (l *leader) room() places {
 	return p
 }
 
-// settle takes a result and those that have come meanwhile, marks what was
-// confirmed and parks what is unfit. It reports whether a run has ended, so that
-// another may start.
+// settle takes a result and those that have come meanwhile, marks confirmed events
+// and parks unfit ones. It reports whether a run has ended, so that another may
+// start.
 func (l *leader) settle(ctx context.Context, first result) (ended bool, err error) {
 	before := len(l.sending)
 	var over []*run
@@ -131,7 +122,7 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 			more = false
 		}
 	}
-	l.count() // before what is parked is
+	l.count() // before parking, so that a parked event is not counted as sending
 	if err := l.mark(ctx); err != nil {
 		return false, err
 	}
@@ -144,8 +135,8 @@ func (l *leader) settle(ctx context.Context, first result) (ended bool, err erro
 	return len(l.sending) < before, nil
 }
 
-// take notes a result. It returns the run if that has ended and leaves its
-// streams.
+// take records a result. It returns the run if that has ended and its streams
+// become free.
 func (l *leader) take(r result) (over *run) {
 	if r.confirmed != 0 {
 		l.stats.confirmed.Add(1)
@@ -168,8 +159,9 @@ func (l *leader) take(r result) (over *run) {
 	return nil
 }
 
-// occupy makes streams busy, unless one of them is: by a run whose last event
-// is marked already, but which has not said yet that it has ended.
+// occupy makes streams busy, and reports whether it did: not if one of them is
+// busy, with a run whose last event is marked already, but whose end is not
+// reported yet.
 func (l *leader) occupy(streams []string) bool {
 	for _, stream := range streams {
 		if _, busy := l.busy[stream]; busy {
@@ -182,7 +174,7 @@ func (l *leader) occupy(streams []string) bool {
 	return true
 }
 
-// free gives streams free. There may be more of them.
+// free frees streams. They may have more events.
 func (l *leader) free(streams []string) {
 	l.news = true
 	for _, stream := range streams {

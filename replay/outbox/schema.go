@@ -19,7 +19,7 @@ const (
 // text says what to do.
 var ErrSchema = sqldb.ErrSchema
 
-// steps returns the statements that make the tables, for [sqldb.Migrate].
+// steps returns the statements that create the tables, for [sqldb.Migrate].
 func steps(d Dialect) []string {
 	id := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`
 	if d == SQLite {
@@ -32,12 +32,15 @@ func steps(d Dialect) []string {
 	return steps
 }
 
-// tables are those of an outbox. Times are in microseconds since 1970.
+// tables creates the tables of an outbox. Times are in microseconds since 1970.
+// Numbers, in all columns, are places, see [ordering.Position.Place]: epoch times
+// 100000000000000 plus number.
 //
-// Invariant: the numbers of a stream that were ever committed are 1 to last,
-// since the row of the stream is updated in the transaction that adds the
-// event. A number up to last without an event was deleted after its retention.
-// A number in outbox_skipped was given up, whether its event is there or not.
+// Invariant: the numbers of a stream that were ever committed are, in each epoch, 1
+// to a last one, which is last in the latest epoch, since the row of the stream is
+// updated in the transaction that adds the event. The event of a number up to last
+// that has none was deleted after its retention. A number in outbox_skipped was
+// given up, whether or not its event still exists.
 var tables = []string{
 	// last is the stream's last number; ended is the same once the event with
 	// End is there, and 0 until then.
@@ -46,8 +49,8 @@ var tables = []string{
 		last   BIGINT NOT NULL,
 		ended  BIGINT NOT NULL
 	)`,
-	// body is the event as JSON. What a relay must know before it loads a body
-	// is beside it: the number of streams and the size in bytes.
+	// body is the event as JSON. The relay needs the number of streams and the
+	// size in bytes before it loads a body.
 	`CREATE TABLE outbox_events (
 		id      %[2]s,
 		name    %[1]s NOT NULL UNIQUE,
@@ -66,18 +69,18 @@ var tables = []string{
 		PRIMARY KEY (stream, number)
 	)`,
 	`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
-	// It holds what the relay looks through, and nothing else.
+	// Only for the relay: it has no sent events.
 	`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
-	// The events that relays leave alone. One that is marked as sent
-	// nevertheless, by another relay, is not parked.
+	// The events that relays do not send. One that is nevertheless marked as
+	// sent, by another relay, is not parked.
 	`CREATE TABLE outbox_parked (
 		event    BIGINT PRIMARY KEY,
 		attempts BIGINT NOT NULL,
 		since    BIGINT NOT NULL,
 		error    TEXT NOT NULL
 	)`,
-	// The numbers that were given up, with the event's name and what it was
-	// parked for. Their positions are marked as sent.
+	// The numbers that were given up, with the event's name and the error for
+	// which it was parked. Their positions are marked as sent.
 	`CREATE TABLE outbox_skipped (
 		stream %[1]s NOT NULL,
 		number BIGINT NOT NULL,
@@ -86,4 +89,7 @@ var tables = []string{
 		error  TEXT NOT NULL,
 		PRIMARY KEY (stream, number)
 	)`,
+	// Who gave it up, and why.
+	`ALTER TABLE outbox_skipped ADD COLUMN operator TEXT NOT NULL DEFAULT ''`,
+	`ALTER TABLE outbox_skipped ADD COLUMN why TEXT NOT NULL DEFAULT ''`,
 }

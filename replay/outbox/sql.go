@@ -37,7 +37,7 @@ func repeat(d Dialect, n int, part string) string {
 	}
 }
 
-// lastOf returns the last number of a stream, 0 if there is none, and whether
+// lastOf returns the place of the last number of a stream, 0 if there is none, and whether
 // the stream has ended with it.
 func lastOf(ctx context.Context, db querier, stream lockkeys.Key) (last uint64, ended bool, err error) {
 	err = db.QueryRowContext(ctx, `SELECT last, ended > 0 FROM outbox_streams WHERE stream = $1`, stream.String()).Scan(&last, &ended)

@@ -5,23 +5,24 @@ import (
 	"database/sql"
 )
 
-// statements are those that an event needs on its way, by their texts. They are
-// kept prepared on SQLite, where to parse one takes several times as long as to
-// run it. Those of other numbers of streams are not. Drivers for PostgreSQL
-// have them all prepared anyway.
+// statements has the prepared statements for enqueuing and sending an event, by
+// their texts. Only on SQLite, where parsing a statement takes several times as
+// long as running it, and only for few streams. Drivers for PostgreSQL prepare all
+// statements anyway.
 type statements map[string]*sql.Stmt
 
-// few is for how many streams, or heads of streams, statements are kept.
+// few is the largest number of streams, or heads of streams, with prepared
+// statements.
 const few = 2
 
 // prepareAll returns the statements of a database.
-func prepareAll(ctx context.Context, db *sql.DB, d Dialect) (statements, error) {
+func prepareAll(ctx context.Context, db *sql.DB, d Dialect, epoch uint16) (statements, error) {
 	if d != SQLite {
 		return nil, nil
 	}
 	texts := []string{savepoint, insertEvent, findHeads}
 	for n := 1; n <= few; n++ {
-		texts = append(texts, nextNumbers(d, n), insertPositions(d, n), loadRuns(d, n))
+		texts = append(texts, nextNumbers(d, n, epoch), insertPositions(d, n), loadRuns(d, n))
 	}
 	s := statements{}
 	for _, text := range texts {
@@ -42,7 +43,7 @@ func (s statements) query(ctx context.Context, db querier, text string, args ...
 	return db.QueryContext(ctx, text, args...)
 }
 
-// transaction is a caller's, from the savepoint "outbox" on.
+// transaction is a caller's transaction within the savepoint "outbox".
 type transaction struct {
 	*sql.Tx
 	statements statements
@@ -50,8 +51,8 @@ type transaction struct {
 
 const savepoint = `SAVEPOINT outbox`
 
-// begin sets the savepoint. The statements are of no use for the transaction of
-// another [sql.DB] for the same database: that shows here.
+// begin sets the savepoint. The prepared statements do not work in a transaction
+// of another [sql.DB] for the same database: that shows here.
 func (o *Outbox) begin(ctx context.Context, tx *sql.Tx) (transaction, error) {
 	if prepared := o.statements[savepoint]; prepared != nil {
 		if _, err := tx.StmtContext(ctx, prepared).ExecContext(ctx); err == nil {
@@ -70,7 +71,7 @@ func (t transaction) ExecContext(ctx context.Context, text string, args ...any) 
 	return t.Tx.ExecContext(ctx, text, args...)
 }
 
-// QueryContext is [sql.Tx.QueryContext] likewise.
+// QueryContext is [sql.Tx.QueryContext], likewise.
 func (t transaction) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	if prepared := t.statements[text]; prepared != nil {
 		return t.StmtContext(ctx, prepared).QueryContext(ctx, args...)
@@ -78,7 +79,7 @@ func (t transaction) QueryContext(ctx context.Context, text string, args ...any)
 	return t.Tx.QueryContext(ctx, text, args...)
 }
 
-// QueryRowContext is [sql.Tx.QueryRowContext] likewise.
+// QueryRowContext is [sql.Tx.QueryRowContext], likewise.
 func (t transaction) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
 	if prepared := t.statements[text]; prepared != nil {
 		return t.StmtContext(ctx, prepared).QueryRowContext(ctx, args...)

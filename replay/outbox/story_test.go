@@ -26,9 +26,11 @@ func TestExactlyOnceThroughABadChannel(t *testing.T) {
 		replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "outbox", Source: box}}})
 		require.NoError(t, err)
 		effects := newReceiver()
-		sequencer, err := ordering.New(t.Context(), ordering.Config{
-			Store:      ordering.NewMemory(),
-			Handler:    func(ctx context.Context, job ordering.Job) error { return effects.Publish(ctx, job.Event) },
+		sequencer, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
+			Store: ordering.NewMemory(),
+			Handler: func(ctx context.Context, job ordering.Job[*ordering.Event]) error {
+				return effects.Publish(ctx, job.Event)
+			},
 			Replayer:   replayer,
 			GapTimeout: 5 * time.Millisecond,
 		})
@@ -68,7 +70,7 @@ func TestExactlyOnceThroughABadChannel(t *testing.T) {
 			})
 		}
 		for stream, n := range want {
-			require.Eventually(t, func() bool { return len(effects.numbers(stream)) >= n+1 }, 20*time.Second, time.Millisecond, stream)
+			require.Eventually(t, func() bool { return len(effects.numbers(stream)) >= n+1 }, waitAtMost, time.Millisecond, stream)
 		}
 		effects.check(t)
 		effects.mu.Lock()
@@ -86,9 +88,11 @@ func TestSequencerAfterASkip(t *testing.T) {
 	replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "outbox", Source: box}}})
 	require.NoError(t, err)
 	effects := newReceiver()
-	sequencer, err := ordering.New(t.Context(), ordering.Config{
-		Store:      ordering.NewMemory(),
-		Handler:    func(ctx context.Context, job ordering.Job) error { return effects.Publish(ctx, job.Event) },
+	sequencer, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
+		Store: ordering.NewMemory(),
+		Handler: func(ctx context.Context, job ordering.Job[*ordering.Event]) error {
+			return effects.Publish(ctx, job.Event)
+		},
 		Replayer:   replayer,
 		GapTimeout: 5 * time.Millisecond,
 	})

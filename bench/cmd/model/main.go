@@ -1,6 +1,6 @@
-// Command model prints what the analytical model predicts beside what the
-// sequencer does, in virtual time. It is run in the directory of the module
-// and takes about a minute.
+// Command model prints the predictions of the analytical model beside measurements
+// of the sequencer, in virtual time. Run it in the directory of the module; it takes
+// about a minute.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command report measures everything that there is to compare and writes the
-// tables to RESULTS.md. It is run in the directory of the module, and takes
-// some minutes.
+// Command report runs all comparisons and writes the tables to RESULTS.md. Run it in
+// the directory of the module; it takes some minutes.
 package main
 
 import (

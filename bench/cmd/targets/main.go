@@ -1,7 +1,7 @@
-// Command targets measures what the project wants to be, and writes one line
-// for each target: its name, what was measured, what is wanted, and whether
-// that is met. It is run in the directory of the module, takes about
-// three minutes and always succeeds.
+// Command targets measures the performance targets of the project, and writes one
+// line for each: its name, the measurement, the target, and whether it is met. Run
+// it in the directory of the module; it takes about three minutes and always
+// succeeds.
 package main
 
 import (

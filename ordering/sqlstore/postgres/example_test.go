@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 )
 
@@ -18,9 +19,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	sequencer, err := ordering.New(ctx, ordering.Config{
+	sequencer, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store: store,
-		Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+		Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO payments (event, body) VALUES ($1, $2)`, job.Event.Name(), job.Event.Payload)
 			return err
 		}),

@@ -15,7 +15,7 @@ import (
 )
 
 // guarded makes connections for effects, which must not end their transactions:
-// what an effect writes after that would be durable by itself, and the event's
+// later writes of the effect would be durable on their own, and the event's
 // numbers perhaps not at all.
 type guarded struct{ driver.Connector }
 
@@ -27,8 +27,8 @@ func (g guarded) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{Conn: c.(*stdlib.Conn)}, nil
 }
 
-// conn is a connection that looks after its transaction. Package database/sql
-// uses it on one goroutine at a time, but for mayCommit.
+// conn is a connection that guards its transaction. Package database/sql uses
+// it on one goroutine at a time, except for mayCommit.
 type conn struct {
 	*stdlib.Conn
 	inTx      bool
@@ -50,11 +50,12 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return &tx{t, c}, nil
 }
 
-// errFailed is that of an effect that keeps an error of a statement to itself.
+// errFailed is the error of an effect that did not return the error of a
+// statement.
 var errFailed = fmt.Errorf("%w: a statement of it failed, and it did not say so: PostgreSQL commits nothing after that", sqlstore.ErrEnded)
 
-// look notices whether the transaction has ended, as the server says with each
-// of its answers.
+// look records whether the transaction has ended, which the server reports with
+// each answer.
 func (c *conn) look() {
 	const idle = 'I'
 	c.ended = c.ended || c.inTx && c.Conn.Conn().PgConn().TxStatus() == idle
@@ -97,7 +98,7 @@ type tx struct {
 	conn *conn
 }
 
-// Commit commits, if it is the store that does so.
+// Commit commits if the store has called MayCommit.
 func (t *tx) Commit() error {
 	c := t.conn
 	c.look()
@@ -119,8 +120,8 @@ func (t *tx) Rollback() error {
 }
 
 // endsTransaction reports whether a text begins with a statement that begins or
-// ends a transaction, and which. That of several statements need not be the
-// first; then it is seen by the server's answer.
+// ends a transaction, and returns its first word. In a text of several
+// statements it may come later; then it is detected by the server's answer.
 func endsTransaction(query string) (word string, ends bool) {
 	words := strings.FieldsFunc(withoutComments(query), func(r rune) bool { return r == ';' || r <= ' ' })
 	if len(words) == 0 {
@@ -139,7 +140,7 @@ func endsTransaction(query string) (word string, ends bool) {
 	return word, false
 }
 
-// withoutComments leaves out the comments and spaces before a text.
+// withoutComments removes leading comments and spaces from a text.
 func withoutComments(query string) string {
 	for {
 		query = strings.TrimLeft(query, " \t\r\n\f\v;")

@@ -1,6 +1,6 @@
-// Package postgres opens stores in PostgreSQL databases, by the driver pgx.
+// Package postgres opens stores in PostgreSQL databases, with the driver pgx.
 //
-// # What a store needs of its database
+// # Requirements of the database
 //
 //   - A server from version 12 on, and a user who may create tables in the first
 //     schema of the search path, once, and read and write them.
@@ -11,45 +11,46 @@
 //   - Connections: 64 for the transactions of handlers, which is as many as
 //     ordering.Config.Dispatcher.Workers are by default, or what the URL says with
 //     pool_max_conns; 8 for the store's own work; 16 for callers of Store.DB. They
-//     are opened as they are needed, and those that are idle for 5 minutes are
-//     closed. With its max_connections of 100, a server has room for one store
-//     at full load: raise it for several, or set pool_max_conns. A sequencer with
-//     more workers than a store has connections for says so in its log; the
-//     workers wait for each other then.
+//     are opened when needed, and closed after 5 idle minutes. With its default
+//     max_connections of 100, a server has room for one store at full load: raise
+//     it for several, or set pool_max_conns. A sequencer with more workers than the
+//     store has connections logs that; its workers then wait for each other.
 //   - READ COMMITTED, the default, as the isolation level. A stricter one is
-//     right as well, but transactions that others get in the way of are tried
-//     again, as failed attempts.
-//   - synchronous_commit on, the default, if what is said to be durable is to
-//     survive a crash of the server.
+//     correct as well, but transactions with conflicts are tried again, as failed
+//     attempts.
+//   - synchronous_commit on, the default, if commits are to survive a crash of the
+//     server.
 //
 // # Time limits
 //
-// A holder that is frozen in the middle of a transaction, as a virtual machine
-// that is paused or a process that is stopped, keeps the rows of its streams, and
-// who takes them over waits for them: until the server ends a session that is
-// idle in a transaction. The store's connections ask it to do so after 15
-// seconds, by idle_in_transaction_session_timeout, unless the server, the
-// database or the user has a value for that, or the URL has:
+// A holder that is frozen in the middle of a transaction, in a paused virtual
+// machine or a stopped process for example, keeps the rows of its streams and its
+// term locked. Taking them over waits until the server ends the session, which is
+// idle in a transaction. The store sets a limit of 15 seconds for that,
+// idle_in_transaction_session_timeout, unless the server, the database, the user or
+// the URL has a value:
 //
 //	postgres://user@host/database?idle_in_transaction_session_timeout=60s
 //
-// So that is how long taking over can take, and how long an effect, which has the
-// transaction, may wait for something else than the database. What a frozen
-// holder wrote is undone, and if it wakes up its commit fails. An effect in all
-// may take 30 seconds, see [sqlstore.Store.LimitEffects]. To connect may take 10
-// seconds, or what the URL says with connect_timeout.
+// So a takeover can take that long, and an effect, which has the transaction, may
+// wait that long for anything but the database. The writes of a frozen holder are
+// rolled back, and if it wakes up its commit fails. An effect may take 30 seconds in
+// total, see [sqlstore.Store.LimitEffects], and connecting 10 seconds, or
+// connect_timeout in the URL.
 //
 // # Two processes
 //
-// Several processes may have stores in one database. Each stream belongs to
-// whoever acquired it last, which a sequencer does when an event of the stream
-// comes for the first time, or again after it was idle. The one before keeps all
-// its other streams; its next commit, skip, parking or holding for that stream,
-// also one that is under way, is refused with [ordering.ErrFenced], with its
-// effect. Nothing tells it before. An effect that commits before the other acquires
-// counts, and the other sees it. What a handler reads past its transaction, or
-// keeps in memory, is not covered: two processes that both take events of one
-// resource, under different streams, are not kept from each other by anything.
+// Several processes may have stores in one database. For each consumer name and
+// partition only the latest term can write: see [ordering.Store]. Terms of different
+// partitions share the consumer's streams. Each stream belongs to the term that
+// acquired it last, which a sequencer does when an event of the stream comes for
+// the first time, or again after it was idle. The previous term keeps all its other
+// streams; its next commit, skip, parking or holding for that stream, also one in
+// progress, is refused with [ordering.ErrFenced], with its effect. It is not
+// notified before. An effect committed before the acquisition counts, and the new
+// term sees it. Data that a handler reads outside of its transaction, or keeps in
+// memory, are not protected: nothing excludes two partitions from each other that
+// both process events of one resource, under different streams.
 package postgres
 
 import (
@@ -69,8 +70,8 @@ import (
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
-// The most connections that a store uses: for handlers, if the URL does not say,
-// for itself, and for its callers.
+// Bounds of connections: for handlers, unless set in the URL, for the store itself,
+// and for its callers.
 const (
 	handlers = 64
 	own      = 8
@@ -83,14 +84,13 @@ const (
 	idleLimit   = "15s"            // in a transaction
 )
 
-// Open opens the database at a URL, such as postgres://user@host/database, or
-// a DSN as libpq has them. Several processes may do so: each stream belongs to
-// whoever acquired it last. Commits are as durable as the server's
-// synchronous_commit makes them, which is on unless it was changed.
+// Open opens the database at a URL, such as postgres://user@host/database, or with
+// a DSN of libpq. Several processes may do so, see above. Commits are as durable as
+// the server's synchronous_commit makes them, which is on by default.
 //
-// The error never shows the URL, which may have a password in it; it wraps
+// The error never contains the URL, which may have a password; it wraps
 // [ordering.ErrSchema] for a database of a newer program, and
-// [sqlstore.ErrPooled] behind a pooler that takes sessions away.
+// [sqlstore.ErrPooled] behind a pooler that shares sessions.
 func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 	config, connections, err := parse(url)
 	if err != nil {
@@ -114,12 +114,11 @@ func pool(connector driver.Connector, connections int) *sql.DB {
 	return db
 }
 
-// errURL says nothing of what is wrong with a URL: a password that is not
-// escaped can be in any part of it.
-var errURL = errors.New("the URL of the database cannot be read: it is to be postgres://user:password@host:port/database?parameter=value, " +
+// errURL quotes nothing of the URL: an unescaped password may be in any part of it.
+var errURL = errors.New("the URL of the database cannot be parsed: write it as postgres://user:password@host:port/database?parameter=value, " +
 	"with other characters of the password than letters and digits as % and two hexadecimal digits, or pairs like host=name user=name")
 
-// parse reads a URL, and takes out what is the store's.
+// parse parses a URL, and removes the store's own parameters.
 func parse(text string) (config *pgx.ConnConfig, connections int, err error) {
 	password := ""
 	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") {
@@ -149,9 +148,9 @@ func parse(text string) (config *pgx.ConnConfig, connections int, err error) {
 	return config, connections, nil
 }
 
-// limitIdle returns what sets the limit for sessions that are idle in a
-// transaction. Poolers refuse it where the driver would say it, as a parameter of
-// a new connection.
+// limitIdle returns a function that sets the limit for sessions that are idle in a
+// transaction. Poolers refuse it as a parameter of a new connection, where the
+// driver would send it.
 func limitIdle(config *pgx.ConnConfig) func(ctx context.Context, c *pgx.Conn) error {
 	const name = "idle_in_transaction_session_timeout"
 	statement := `SELECT set_config('` + name + `', '` + idleLimit + `', false) WHERE current_setting('` + name + `') = '0'`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
@@ -42,9 +43,9 @@ func run(path string) error {
 	}); err != nil {
 		return err
 	}
-	sequencer, err := ordering.New(ctx, ordering.Config{
+	sequencer, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
 		Store: store,
-		Handler: store.InTx(func(ctx context.Context, tx *sql.Tx, job ordering.Job) error {
+		Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
 			_, err := tx.ExecContext(ctx, `UPDATE balance SET amount = amount + $1`, job.Event.Payload[0])
 			return err
 		}),

@@ -15,8 +15,8 @@ import (
 // but was not made by a store.
 var ErrForeign = errors.New("the database is of another program")
 
-// inspect returns an error for a file that is not a store's database, and
-// leaves it as it is: no byte of it changes, and no file comes to be beside it.
+// inspect returns an error for a file that is not a store's database. It changes no
+// byte of it, and creates no file beside it.
 func inspect(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -11,15 +11,15 @@ import (
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
-// harmless are pragmas that take an argument and only tell something, or hold
-// for the transaction alone.
+// harmless lists pragmas with an argument that only read, or apply to the
+// transaction alone.
 var harmless = []string{
 	"table_info", "table_xinfo", "table_list", "index_info", "index_list", "index_xinfo", "foreign_key_list",
 	"foreign_key_check", "integrity_check", "quick_check", "defer_foreign_keys",
 }
 
-// Guard has a connection of the driver modernc.org/sqlite ask a guard: it is
-// for [sqlstore.SQLite].
+// Guard makes a connection of the driver modernc.org/sqlite ask a guard: it is for
+// [sqlstore.SQLite].
 func Guard(conn driver.Conn, guard sqlstore.Guard) error {
 	c, ok := conn.(interface {
 		sqlite.AuthorizerRegisterer

@@ -1,20 +1,25 @@
-// Package sqlite opens stores in SQLite databases, by the driver
+// Package sqlite opens stores in SQLite databases, with the driver
 // modernc.org/sqlite, which is written in Go.
 //
 // # Two processes
 //
-// A database has one holder: the process, or the store in it, that opened it
-// last. Opening waits for a transaction of the one before that is under way, 10
-// seconds at most, and then fails with SQLITE_BUSY; so one that is frozen in a
-// transaction keeps the database until it is ended. What the one before has
-// committed is there for the new one. Whatever it commits, skips, parks, holds or
-// writes from then on is refused with [ordering.ErrFenced], with its effect,
-// and also if nobody else uses its streams: it has lost all of them, for good.
-// Nothing tells it before. It can still read, by its store's methods and by
-// Store.DB, and sees what the new one commits.
+// A database has one holder: the process, or the store in it, that opened it last.
+// Opening waits for a running transaction of the previous holder, at most 10
+// seconds, and then fails with SQLITE_BUSY; so a holder frozen in a transaction
+// keeps the database until its process ends. The new holder sees everything that
+// the previous one has committed. From then on all commits, skips, parkings,
+// holdings and writes of the previous one are refused with [ordering.ErrFenced],
+// with their effects, even if nobody else uses its streams: it has lost all of
+// them, for good. It is not notified before. It can still read, with its readers
+// and Store.DB, and sees the commits of the new one.
 //
-// So two processes that take turns to open the database again when they are
-// refused only keep each other from working: let one of them end.
+// Two processes that open the database again whenever they are refused only keep
+// each other from working: let one of them end.
+//
+// Within the process, terms of several consumers and partitions work in parallel on
+// one store. A term acquires streams without writing, so without waiting for the
+// disk, unless there was a term of another partition of the same consumer since the
+// database was opened.
 package sqlite
 
 import (
@@ -33,29 +38,28 @@ import (
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
-// The most connections that read at the same time, for the store and for its
-// callers, and after which time one that nobody needs is closed.
+// Bounds of reading connections, for the store and for its callers, and the time
+// after which an idle one is closed.
 const (
 	readers  = 4
 	callers  = 16
 	idleTime = 5 * time.Minute
 )
 
-// Open opens the database at path and makes it if it is not there, as a file
-// that only its owner can read and write. Commits survive a crash of the
-// machine: the database has a write-ahead log and synchronous=FULL. It belongs
-// to the store alone, see [sqlstore.NewSQLite].
+// Open opens the database at path, and creates it if it does not exist, as a file
+// that only its owner can read and write. Commits survive a crash of the machine:
+// the database has a write-ahead log and synchronous=FULL. It belongs to the store
+// alone, see [sqlstore.NewSQLite].
 //
-// A database that has tables, but neither of a store nor of an outbox, is
-// refused with [ErrForeign] and stays as it is; [OpenBeside] takes it. The error
-// names the path, and wraps [ordering.ErrSchema] for a database of a newer
-// program.
+// A database with tables, but neither of a store nor of an outbox, is refused with
+// [ErrForeign] and not changed; [OpenBeside] accepts it. The error names the path,
+// and wraps [ordering.ErrSchema] for a database of a newer program.
 func Open(ctx context.Context, path string) (*sqlstore.Store, error) {
 	return openNamed(ctx, path, inspect)
 }
 
-// OpenBeside is Open for a database that may have tables of the caller's
-// already. It gets a write-ahead log, and the store's tables beside them.
+// OpenBeside is Open for a database that may already have tables of the caller. It
+// gets a write-ahead log, and the store's tables in addition.
 func OpenBeside(ctx context.Context, path string) (*sqlstore.Store, error) {
 	return openNamed(ctx, path, func(context.Context, string) error { return nil })
 }
@@ -90,9 +94,9 @@ func open(ctx context.Context, path string, inspect func(ctx context.Context, pa
 	return sqlstore.NewSQLite(ctx, sqlstore.SQLite{Writes: writes, Guard: Guard, Own: pool(writes, readers), Reads: pool(writes, callers)})
 }
 
-// keepLog gives the database its write-ahead log. Where several programs do so
-// with a new one, SQLite tells all but one at once that it is locked, whatever
-// time they would wait.
+// keepLog switches the database to a write-ahead log. If several programs do so with
+// a new one, SQLite returns SQLITE_BUSY to all but one at once, despite their
+// timeouts.
 func keepLog(ctx context.Context, connector sqldriver.Connector) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -117,18 +121,18 @@ func keepLog(ctx context.Context, connector sqldriver.Connector) error {
 func pool(connector sqldriver.Connector, connections int) *sql.DB {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections) // to open one takes longer than most reads
+	db.SetMaxIdleConns(connections) // opening one takes longer than most reads
 	db.SetConnMaxIdleTime(idleTime)
 	return db
 }
 
-// options are those of the driver, for every connection.
+// options are the driver's options for every connection.
 var options = url.Values{
 	"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)"},
 	"_txlock": {"immediate"},
 }.Encode()
 
-// address is how the driver is told of a database.
+// address returns the DSN of a database.
 func address(path, options string) string {
 	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: options}
 	return dsn.String()

@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/failover/internal/feed"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 	"github.com/interlock-go/interlock/replay"
@@ -41,8 +40,8 @@ func Consume(ctx context.Context, c *feed.Child) error {
 	if err != nil {
 		return err
 	}
-	sequencer, err := ordering.New(ctx, ordering.Config{
-		Store: store, Handler: handler(c, store), Dispatcher: dispatcher.Config[ordering.Job]{Workers: c.Workers},
+	sequencer, err := ordering.New(ctx, ordering.Config[feed.Order]{
+		Store: store, Decode: orderOf, Handler: handler(c, store), Dispatcher: dispatcher.Config[ordering.Job[feed.Order]]{Workers: c.Workers},
 		Replayer: replayer, GapTimeout: gapTimeout,
 	})
 	if err != nil {
@@ -58,7 +57,7 @@ func Consume(ctx context.Context, c *feed.Child) error {
 }
 
 // consume takes events from the broker until the end.
-func consume(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer) error {
+func consume(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer[feed.Order]) error {
 	consumer, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
 		Endpoint: endpoint(c), Queue: c.Queue, Receiver: rabbitmq.Events(sequencer), Prefetch: prefetch,
 	})
@@ -87,12 +86,9 @@ func consume(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer) 
 }
 
 // handler processes an event, which takes a while, and commits its effect.
-func handler(c *feed.Child, store *sqlstore.Store) ordering.Handler {
-	return func(ctx context.Context, job ordering.Job) error {
-		o, err := orderOf(job.Event)
-		if err != nil {
-			return err
-		}
+func handler(c *feed.Child, store *sqlstore.Store) ordering.Handler[feed.Order] {
+	return func(ctx context.Context, job ordering.Job[feed.Order]) error {
+		o := job.Value
 		time.Sleep(o.Work)
 		if err := store.Do(ctx, job, o.Apply); err != nil {
 			return err
@@ -102,7 +98,7 @@ func handler(c *feed.Child, store *sqlstore.Store) ordering.Handler {
 }
 
 // receive takes what the producer posts while the broker is down.
-func receive(c *feed.Child, sequencer *ordering.Sequencer) (stop func(), err error) {
+func receive(c *feed.Child, sequencer *ordering.Sequencer[feed.Order]) (stop func(), err error) {
 	h, err := backup.NewHandler(backup.HandlerConfig{Sink: posted{sequencer}, Keys: []backup.Key{{ID: keyID, Secret: c.Secret}}})
 	if err != nil {
 		return nil, err
@@ -120,8 +116,8 @@ func askBack(c *feed.Child) (*replay.Replayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := replay.SourceFunc(func(ctx context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
-		answer, err := client.Fetch(ctx, stream, from, to)
+	source := replay.SourceFunc(func(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
+		answer, err := client.Fetch(ctx, asked)
 		for _, e := range answer.Events {
 			mark(e, feed.Replay)
 		}
@@ -149,7 +145,9 @@ func channelOf(e *ordering.Event) feed.Channel {
 }
 
 // posted marks events as posted.
-type posted struct{ sequencer *ordering.Sequencer }
+type posted struct {
+	sequencer *ordering.Sequencer[feed.Order]
+}
 
 func (p posted) Offer(ctx context.Context, e *ordering.Event, done ordering.Done) error {
 	mark(e, feed.HTTP)

@@ -12,10 +12,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/failover/internal/feed"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 const (
@@ -33,9 +34,9 @@ const (
 // endpoint is how both sides reach the broker.
 func endpoint(c *feed.Child) rabbitmq.Endpoint {
 	return rabbitmq.Endpoint{
-		URL:        c.Broker,
-		Topology:   rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: c.Queue, Type: rabbitmq.QueueType(c.Type)}}},
-		MinBackoff: minBackoff, MaxBackoff: maxBackoff,
+		URL:      c.Broker,
+		Topology: rabbitmq.Topology{Queues: []rabbitmq.Queue{{Name: c.Queue, Type: rabbitmq.QueueType(c.Type)}}},
+		Backoff:  dispatcher.Backoff{Initial: minBackoff, Max: maxBackoff},
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/failover/internal/feed"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 	"github.com/interlock-go/interlock/replay/backup"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -40,7 +40,7 @@ func Produce(ctx context.Context, c *feed.Child) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endBy)
 		defer cancel()
-		_ = broker.Close(ctx)
+		_ = broker.Shutdown(ctx)
 	}()
 	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{})
 	if err != nil {
@@ -99,9 +99,7 @@ func channels(c *feed.Child) (*rabbitmq.Publisher, *backup.Publisher, error) {
 			return broker, publisher, nil
 		}
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	return nil, nil, errors.Join(err, broker.Close(ended))
+	return nil, nil, errors.Join(err, broker.Close())
 }
 
 // enqueueAll commits orders until there are no more.

@@ -32,7 +32,7 @@ func Consume(ctx context.Context, c *feed.Child) error {
 	k := &consumer{child: c, db: db}
 	for ctx.Err() == nil {
 		if err := k.session(ctx); err != nil {
-			slog.Warn("no broker", "error", err)
+			slog.Warn("no broker", "err", err)
 			_ = pause(ctx)
 		}
 	}
@@ -68,7 +68,7 @@ func (k *consumer) session(ctx context.Context) error {
 		workers.Go(func() {
 			for d := range deliveries {
 				if err := k.handle(d); err != nil {
-					slog.Warn("not done", "message", d.MessageId, "error", err)
+					slog.Warn("not done", "message", d.MessageId, "err", err)
 				}
 			}
 		})

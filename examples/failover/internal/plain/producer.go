@@ -86,11 +86,11 @@ func (p *producer) send(ctx context.Context, o feed.Order) error {
 			if err = p.publish(ctx, o); err == nil {
 				return nil
 			}
-			slog.Warn("not sent, once more", "order", o.N, "error", err)
+			slog.Warn("not sent, once more", "order", o.N, "err", err)
 			p.disconnect()
 			continue
 		}
-		slog.Warn("no broker", "error", err)
+		slog.Warn("no broker", "err", err)
 		if err := pause(ctx); err != nil {
 			return err
 		}

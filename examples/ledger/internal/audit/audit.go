@@ -6,6 +6,7 @@ package audit
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -20,6 +21,7 @@ type Record struct {
 	Line      int    // where it stands in the input; 0 if it has no line
 	Message   *book.Message
 	Positions []ordering.Position // its numbers
+	Copy      bool                // of a message with the same ID; then it has no Message
 	Reply     book.Reply
 	Err       error // nil if it was applied
 	Run       Run
@@ -37,8 +39,8 @@ type Run struct {
 // Took is how long the handler ran.
 func (r Run) Took() time.Duration { return r.Stop.Sub(r.Start) }
 
-// Audit follows a run. It is told what happens by one goroutine at a time;
-// what it found is read after the last call.
+// Audit follows a run. Handlers call Ran, at any time; all else is called by one
+// goroutine at a time. What it found is read after the last call.
 type Audit struct {
 	Outcomes   Outcomes
 	Money      *Money
@@ -56,20 +58,65 @@ type Audit struct {
 	keep int
 	next uint64            // the ID to be processed next
 	late map[uint64]Record // ended before an earlier message did
+
+	mu struct {
+		sync.Mutex
+		ran map[uint64]ran // by ID: of messages that have run and not ended
+	}
+}
+
+// ran is the record of a message that has not ended.
+type ran struct {
+	Record
+	doubtful bool
 }
 
 // New returns an audit of a run over a book that has the given totals at the
 // beginning. It keeps the records of the first messages, as many as keep says.
 func New(opening []book.Money, keep int) *Audit {
-	return &Audit{Money: newMoney(opening), keep: keep, next: 1, late: map[uint64]Record{}}
+	a := &Audit{Money: newMoney(opening), keep: keep, next: 1, late: map[uint64]Record{}}
+	a.mu.ran = map[uint64]ran{}
+	return a
 }
 
-// Void says that there will be no record for an ID: its message did not run
-// after all.
-func (a *Audit) Void(id uint64) { a.Finished(Record{ID: id}) }
+// Ran takes the record of a message that has run, from its handler. If it runs
+// again, the last record counts. A record is doubtful if the commit seems to have
+// failed.
+func (a *Audit) Ran(r Record, doubtful bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.ran[r.ID] = ran{r, doubtful}
+}
 
-// Finished takes the record of a message. Records come in any order and are
-// processed in that of their IDs.
+// Undone says that what a message had done until then was undone, so that a record of
+// that does not count.
+func (a *Audit) Undone(id uint64, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.ran[id].Run.Start.Before(at) { // else it has run again
+		delete(a.mu.ran, id)
+	}
+}
+
+// Ended says that a message has ended, and reports whether it counts as one that
+// has run, and whether it was a copy. One without a record does not count, nor does
+// one whose record is doubtful if the machinery has stopped; otherwise its commit
+// was found to be durable.
+func (a *Audit) Ended(id uint64, stopped bool) (counts, copied bool) {
+	a.mu.Lock()
+	r, ok := a.mu.ran[id]
+	delete(a.mu.ran, id)
+	a.mu.Unlock()
+	if !ok || r.doubtful && stopped {
+		a.Finished(Record{ID: id})
+		return false, false
+	}
+	a.Finished(r.Record)
+	return true, r.Copy
+}
+
+// Finished takes the record of a message that has ended; one without a message
+// did not run. Records come in any order and are processed in that of their IDs.
 func (a *Audit) Finished(r Record) {
 	a.late[r.ID] = r
 	for {

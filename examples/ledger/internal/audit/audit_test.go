@@ -49,6 +49,62 @@ func TestRecordsComeInAnyOrder(t *testing.T) {
 	assert.EqualValues(t, 1, a.Early[0].ID)
 }
 
+// What a message did that has run more than once is what it did last. A commit in
+// doubt counts if the run goes on.
+func TestRecordsOfAttempts(t *testing.T) {
+	a := audit.New(nil, 0)
+	deposit := message(t, `{"op":"deposit","account":"a","amount":"1","commodity":"EUR"}`)
+	rejection := &book.Rejection{Reason: book.NoAccount}
+	for i, c := range []struct {
+		err               error
+		doubtful, stopped bool
+		counts            bool
+	}{
+		{counts: true},
+		{err: rejection, counts: true},
+		{doubtful: true, counts: true},
+		{doubtful: true, stopped: true},
+		{stopped: true, counts: true},
+	} {
+		id := uint64(i + 1)
+		a.Ran(record(id, deposit, errors.New("an attempt before")), true)
+		a.Ran(record(id, deposit, c.err), c.doubtful)
+		counts, copied := a.Ended(id, c.stopped)
+		assert.Equal(t, c.counts, counts, c)
+		assert.False(t, copied)
+	}
+	assert.Equal(t, 4, a.Outcomes.Total())
+	assert.Equal(t, 3, a.Outcomes.Count[audit.Applied])
+	assert.Equal(t, 1, a.Outcomes.Count[audit.Rejected])
+	assert.Zero(t, a.Missing())
+}
+
+// TestUndone: the record of what was undone does not count, and that of the run which
+// follows does, whichever is told first.
+func TestUndone(t *testing.T) {
+	a := audit.New(nil, 0)
+	deposit := message(t, `{"op":"deposit","account":"a","amount":"1","commodity":"EUR"}`)
+	start := time.Now()
+	first, second := record(1, deposit, nil), record(1, deposit, nil)
+	first.Run.Start, second.Run.Start = start, start.Add(2*time.Second)
+	a.Ran(first, false)
+	a.Undone(1, start.Add(time.Second))
+	counts, _ := a.Ended(1, true)
+	assert.False(t, counts)
+
+	first.ID, second.ID = 2, 2
+	a.Ran(first, false)
+	a.Ran(second, false)
+	a.Undone(2, start.Add(time.Second))
+	counts, copied := a.Ended(2, false)
+	assert.True(t, counts)
+	assert.False(t, copied)
+
+	a.Ran(audit.Record{ID: 3, Copy: true}, false)
+	counts, copied = a.Ended(3, false)
+	assert.True(t, counts && copied)
+}
+
 func TestMoney(t *testing.T) {
 	deposit := message(t, `{"op":"deposit","account":"a","amount":"1.50","commodity":"EUR"}`)
 	day := record(3, message(t, `{"op":"end_of_day"}`), nil)
@@ -144,7 +200,7 @@ func TestContention(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	a := audit.New(nil, 0)
 	deposit := message(t, `{"op":"deposit","account":"a","amount":"1"}`)
-	for i, sequence := range []string{"a=1", "a=2, b=7", "b=9", "a=5, b=8", "a=5"} {
+	for i, sequence := range []string{"a=1", "a=2, b=7", "b=9", "a=5, b=8", "a=5", "a=1;epoch=1", "a=6"} {
 		r := record(uint64(i+2), deposit, nil)
 		positions, err := ordering.ParseSequenceID(sequence, lockkeys.Root())
 		require.NoError(t, err)
@@ -152,12 +208,13 @@ func TestNumbers(t *testing.T) {
 		a.Finished(r)
 	}
 	assert.Zero(t, a.Numbers.Streams())
-	a.Void(1) // it did not run, so the others need not wait for it
+	a.Ended(1, false) // it did not run, so the others need not wait for it
 	assert.Equal(t, 2, a.Numbers.Streams())
-	assert.Equal(t, 5, a.Outcomes.Total())
-	assert.Equal(t, 2, a.Numbers.Violations)
+	assert.Equal(t, 7, a.Outcomes.Total())
+	assert.Equal(t, 3, a.Numbers.Violations)
 	assert.Equal(t, []string{
-		"message 5 is number 8 of b and came after number 9",
-		"message 6 is number 5 of a and came after number 5",
+		"message 5 is b=8 and came after b=9",
+		"message 6 is a=5 and came after a=5",
+		"message 8 is a=6 and came after a=1;epoch=1",
 	}, a.Numbers.First)
 }

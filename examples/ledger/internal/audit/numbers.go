@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Numbers checks that the messages of each stream were handed to the workers
-// by rising numbers, and so that none was handed to them twice. Together with
+// by rising epochs and numbers, and so that none was handed to them twice. Together with
 // [Order], which checks that conflicting messages ran in the order in which
 // they were handed over, it says that they ran in the order of their numbers.
 //
@@ -18,7 +19,7 @@ type Numbers struct {
 	// First describes the first of them.
 	First []string
 
-	last map[lockkeys.Key]uint64
+	last map[lockkeys.Key]ordering.Position
 }
 
 // Streams is the number of streams seen.
@@ -27,17 +28,16 @@ func (n *Numbers) Streams() int { return len(n.last) }
 // add takes the next message in the order in which they were handed over.
 func (n *Numbers) add(r Record) {
 	if n.last == nil {
-		n.last = map[lockkeys.Key]uint64{}
+		n.last = map[lockkeys.Key]ordering.Position{}
 	}
 	for _, p := range r.Positions {
-		if before := n.last[p.Stream]; p.Number <= before {
+		if before := n.last[p.Stream]; p.Place() <= before.Place() {
 			n.Violations++
 			if len(n.First) < maxViolations {
-				n.First = append(n.First, fmt.Sprintf("message %d is number %d of %s and came after number %d",
-					r.ID, p.Number, p.Stream, before))
+				n.First = append(n.First, fmt.Sprintf("message %d is %s and came after %s", r.ID, p, before))
 			}
 			continue
 		}
-		n.last[p.Stream] = p.Number
+		n.last[p.Stream] = p
 	}
 }

@@ -31,7 +31,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
 
-// Good tells whether the message ended as it should.
+// Good reports whether the message ended as it should.
 func (v Verdict) Good() bool { return v == Applied || v == RejectedAsExpected }
 
 // Outcomes counts how messages ended.
@@ -59,7 +59,7 @@ func (o *Outcomes) Total() (n int) {
 	return n
 }
 
-// Good tells whether all messages ended as they should.
+// Good reports whether all messages ended as they should.
 func (o *Outcomes) Good() bool {
 	return o.Total() == o.Count[Applied]+o.Count[RejectedAsExpected]
 }

@@ -100,7 +100,7 @@ func (a Account) Lineage() []Account {
 	return append(lineage, a)
 }
 
-// Contains tells whether b is a or lies below it.
+// Contains reports whether b is a or lies below it.
 func (a Account) Contains(b Account) bool {
 	rest, ok := strings.CutPrefix(string(b), string(a))
 	return ok && (a == Root || rest == "" || rest[0] == separator[0])

@@ -9,12 +9,6 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Reply is what a message answers: the sums that it was asked for, by
-// commodity.
-type Reply struct {
-	Totals []Money `json:"totals,omitempty"`
-}
-
 // Apply does what a valid message asks for, in tx, and checks what it
 // expects. The error is a [*Rejection] where the book does not allow it, an
 // [*UnmetError] where an expectation does not hold, and otherwise one of the

@@ -25,7 +25,7 @@ var goodMessages = []string{
 	`{"op":"close_client","client":"client:42","id":"x","note":"bye"}`,
 	`{"op":"deposit","account":"a:b","amount":"1","sequence":"a/b=17"}`,
 	`{"op":"open","account":"\ud83d\ude00:\\ud800 \u00e9:é\\"}`,
-	`{"op":"transfer","from":"a:b:1","to":"a:c:1","amount":"1","sequence":"a/b=9223372036854775807, a%2C%20/c=1;end, /=2"}`,
+	`{"op":"transfer","from":"a:b:1","to":"a:c:1","amount":"1","sequence":"a/b=100000000000000, a%2C%20/c=1;epoch=2;end, /=2"}`,
 	`{"op":"end_of_day","expect":[{"account":"a:b","balance":"-1.5","commodity":"EUR","scope":"own","tolerance":"0.10"}]}`,
 }
 
@@ -148,4 +148,46 @@ func FuzzParseAmount(f *testing.F) {
 		require.NoError(t, err)
 		require.True(t, a.Equal(again.Decimal))
 	})
+}
+
+// A message that travels as an event is the same, but for its numbers, which
+// travel beside it.
+func TestPayload(t *testing.T) {
+	for _, text := range goodMessages {
+		m, err := book.Decode([]byte(text))
+		require.NoError(t, err, text)
+		payload, err := m.Payload()
+		require.NoError(t, err)
+		again, err := book.ParsePayload(payload)
+		require.NoError(t, err, text)
+		m.Sequence = nil
+		assert.Equal(t, m, again)
+		strict, err := book.Decode(payload)
+		require.NoError(t, err, "a payload is a message too")
+		assert.Equal(t, m, strict)
+	}
+	_, err := book.ParsePayload([]byte("{"))
+	require.Error(t, err)
+}
+
+// An answer is told again as it was; one that is too long is told without sums.
+func TestAnswers(t *testing.T) {
+	amount, err := book.ParseAmount("2.50")
+	require.NoError(t, err)
+	sums := book.Reply{Totals: []book.Money{{Amount: amount, Commodity: "EUR"}}}
+	for _, a := range []book.Answer{
+		{}, {Reply: sums}, {Rejection: &book.Rejection{Reason: book.NoCover, Detail: "none"}},
+	} {
+		text, err := a.Encode(1000)
+		require.NoError(t, err)
+		again, err := book.DecodeAnswer(text)
+		require.NoError(t, err)
+		assert.Equal(t, a, again)
+		assert.Equal(t, a.Rejection != nil, again.Err() != nil)
+	}
+	text, err := book.Answer{Reply: sums}.Encode(20)
+	require.NoError(t, err)
+	again, err := book.DecodeAnswer(text)
+	require.NoError(t, err)
+	assert.Equal(t, book.Answer{Reply: book.Reply{Cut: true}}, again)
 }

@@ -44,6 +44,16 @@ func (m *Message) Payload() ([]byte, error) {
 	return json.Marshal(&plain)
 }
 
+// ParsePayload reads what [Message.Payload] has returned. The message was
+// validated before that, see [Decode], and is not validated again.
+func ParsePayload(data []byte) (*Message, error) {
+	m := new(Message)
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
 const maxID = 200 // characters: what an index of PostgreSQL has room for
 
 // Posting adds an amount, which may be negative, to an account.
@@ -52,7 +62,7 @@ type Posting struct {
 	Money
 }
 
-// Scope tells whether a balance is an account's own or that of its subtree.
+// Scope reports whether a balance is an account's own or that of its subtree.
 type Scope string
 
 // The scopes. The zero Scope means Own.

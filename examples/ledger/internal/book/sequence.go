@@ -34,7 +34,7 @@ func (s *Sequence) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// CheckStream tells whether a sender may number messages on a stream.
+// CheckStream reports whether a sender may number messages on a stream.
 func CheckStream(stream lockkeys.Key) error {
 	for segment := range stream.Segments() {
 		if err := checkName(segment, maxAccount); err != nil {

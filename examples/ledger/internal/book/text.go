@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// CheckText tells whether text means the same to everybody: whoever reads bytes
+// CheckText reports whether text means the same to everybody: whoever reads bytes
 // that are no UTF-8 puts one and the same sign in the place of different ones, and
 // two names become one.
 func CheckText(text string) error {

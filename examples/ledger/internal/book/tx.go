@@ -33,7 +33,7 @@ type Reader interface {
 	Balance(ctx context.Context, h Holding) (decimal.Decimal, error)
 	// Balances lists the own balances of an account and of all below it.
 	Balances(ctx context.Context, subtree Account) ([]Posting, error)
-	// Exists tells whether the account, or one below it, has ever been opened.
+	// Exists reports whether the account, or one below it, has ever been opened.
 	Exists(ctx context.Context, subtree Account) (bool, error)
 }
 

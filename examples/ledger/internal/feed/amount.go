@@ -3,6 +3,7 @@ package feed
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
@@ -102,7 +103,7 @@ func (s *styles) see(commodity, text string) {
 	}
 }
 
-// isDecimal tells whether the mark of a number that is not certain by itself is
+// isDecimal reports whether the mark of a number that is not certain by itself is
 // the decimal one.
 func (s *styles) isDecimal(commodity string, mark int) (decimal, ok bool) {
 	own, all := s.of[commodity], &s.all
@@ -124,12 +125,19 @@ func (s *styles) isDecimal(commodity string, mark int) (decimal, ok bool) {
 	return true, mark == 0 && all.decimal[0] && !all.decimal[1] && !all.group[0] && !all.group[1] && !all.spaced
 }
 
+// spacedForm is that of a number with something else than marks between its groups:
+// such as 1 234 567.50, and not 12 50, which may be two numbers.
+var spacedForm = regexp.MustCompile(`^[-+]?[0-9]+([ \x{A0}\x{202F}\x{2009}_'][0-9]{2,3})*[ \x{A0}\x{202F}\x{2009}_'][0-9]{3}([.,][0-9]*)?$`)
+
 var errOpen = errors.New("the other numbers do not say whether its mark is the decimal one or stands between groups, a thousand times as much: " +
 	"say which with -decimal-mark")
 
 // parse reads an amount.
 func (s *styles) parse(commodity, text string) (book.Amount, error) {
 	n := read(text)
+	if n.spaced && !spacedForm.MatchString(text) {
+		return book.Amount{}, fmt.Errorf("amount %.40q has a space in an odd place", text)
+	}
 	decimal := n.decimal
 	if n.mark >= 0 && (!n.certain || s.given >= 0 && n.decimal) {
 		var ok bool

@@ -214,11 +214,12 @@ func TestHledgerKeepsTheText(t *testing.T) {
 
 func TestNotHledger(t *testing.T) {
 	for input, problem := range map[string]string{
-		"":                           "the CSV is empty",
-		"a,b,c\n1,2,3\n":             `no column "txnidx"`,
-		"txnidx,account,amount\n":    `no column "commodity"`,
-		"\"txnidx\"x,account\n":      "header of the CSV",
-		`{"op":"end_of_day"}` + "\n": "header of the CSV",
+		"":                        "the CSV is empty",
+		"a,b,c\n1,2,3\n":          `no column "txnidx"`,
+		"txnidx,account,amount\n": `no column "commodity"`,
+		"txnidx,account,amount,commodity,amount\n1,a,5,EUR,6\n": `two columns "amount"`,
+		"\"txnidx\"x,account\n":                                 "header of the CSV",
+		`{"op":"end_of_day"}` + "\n":                            "header of the CSV",
 	} {
 		_, end := told(feed.NewHledger(strings.NewReader(input), ""))
 		assert.ErrorContains(t, end, problem, input)
@@ -257,6 +258,7 @@ func TestAmounts(t *testing.T) {
 		"1 000.5":          "1000.5",
 		"1\u00A0000,5":     "1000.5",
 		"1'000.5":          "1000.5",
+		"-12 34 567,50":    "-1234567.50",
 		".5":               "0.5",
 		"-,5":              "-0.5",
 		"5.":               "5",
@@ -266,7 +268,7 @@ func TestAmounts(t *testing.T) {
 	} {
 		assert.Equal(t, want, amounts(t, "", []string{text}, nil), text)
 	}
-	for _, text := range []string{"", "-", ".", "one", "1.000.25,5,5", "1,2.3,4", "1e5", "--1", "$1", "1-", "12,50,50", "1,2,3"} {
+	for _, text := range []string{"", "-", ".", "one", "1.000.25,5,5", "1,2.3,4", "1e5", "--1", "$1", "1-", "12,50,50", "1,2,3", "12 50", "5, 3", "1 2 3", "1_5", "- 5", "1 000 00", "1,000 000.5", "1 000,000.5"} {
 		assert.Contains(t, amounts(t, "", []string{text}, nil), "line 2: amount", text)
 	}
 }

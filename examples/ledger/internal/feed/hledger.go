@@ -129,6 +129,9 @@ func (h *hledger) open(r io.Reader) error {
 	h.text.take(h.csv.InputOffset())
 	h.columns = map[string]int{}
 	for i, name := range header {
+		if _, again := h.columns[name]; again && slices.Contains(neededColumns, name) {
+			return fmt.Errorf("the CSV has two columns %q: remove one", name)
+		}
 		h.columns[name] = i
 	}
 	for _, name := range neededColumns {
@@ -258,7 +261,7 @@ func (b *balance) add(m book.Money) {
 	(*b)[m.Commodity] = (*b)[m.Commodity].Add(m.Amount.Decimal)
 }
 
-// check tells whether something comes from nothing. Where one commodity is given
+// check reports whether something comes from nothing. Where one commodity is given
 // for another one, the rate is not in the CSV.
 func (b balance) check() error {
 	more, less := false, false

@@ -75,12 +75,13 @@ func TestLog(t *testing.T) {
 	log := hostile.NewLog(1, events)
 	log.Fails = 0.3
 	for from := uint64(1); from <= 40; {
-		answer, err := log.Fetch(context.Background(), a, from, 40)
+		answer, err := log.Fetch(context.Background(), ordering.Range{Stream: a, From: from, To: 40})
 		if err != nil {
 			require.ErrorIs(t, err, hostile.ErrDown)
 			continue
 		}
-		last, ok := answer.Events[0].On(a)
+		at, ok := answer.Events[0].On(a)
+		last := at.Number
 		require.True(t, ok)
 		require.GreaterOrEqual(t, last, from)
 		require.LessOrEqual(t, len(answer.Events), 8)
@@ -89,6 +90,6 @@ func TestLog(t *testing.T) {
 	all, failed := log.Requests()
 	assert.Positive(t, failed)
 	assert.Greater(t, all, failed)
-	_, err := log.Fetch(context.Background(), b, 20, 21)
+	_, err := log.Fetch(context.Background(), ordering.Range{Stream: b, From: 20, To: 21})
 	require.Error(t, err)
 }

@@ -48,18 +48,18 @@ var _ replay.Source = (*Log)(nil)
 var ErrDown = errors.New("hostile: the log is down")
 
 // Fetch implements [replay.Source].
-func (l *Log) Fetch(_ context.Context, stream lockkeys.Key, from, to uint64) (replay.Answer, error) {
-	all := l.events[stream]
-	if to > uint64(len(all)) {
+func (l *Log) Fetch(_ context.Context, asked ordering.Range) (replay.Answer, error) {
+	all := l.events[asked.Stream]
+	if asked.To > uint64(len(all)) {
 		return replay.Answer{}, replay.ErrNotAssigned
 	}
-	chunk, ok := l.request(int(to - from + 1))
+	chunk, ok := l.request(int(asked.To - asked.From + 1))
 	if !ok {
 		return replay.Answer{}, ErrDown
 	}
 	var answer replay.Answer
 	for i := range chunk + 1 { // the first one again
-		again := *all[from-1+uint64(i%chunk)]
+		again := *all[asked.From-1+uint64(i%chunk)]
 		answer.Events = append(answer.Events, &again)
 	}
 	slices.Reverse(answer.Events)

@@ -208,7 +208,7 @@ func (s *Source) find(digest []byte) error {
 // first message.
 const byMessage = "first message "
 
-// compare tells whether the beginning of an input that was not heard of looks like
+// compare reports whether the beginning of an input that was not heard of looks like
 // another one of its name, of which the first message was changed.
 func (s *Source) compare() error {
 	inputs, err := s.store.Inputs(s.ctx)

@@ -18,6 +18,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
@@ -194,7 +195,7 @@ var errOthers = errors.New("another program adds messages to the database")
 
 // Relay sends what is in the outbox, until ctx ends.
 func (p *Producer) Relay(ctx context.Context, publisher outbox.Publisher, logger *slog.Logger) error {
-	relay, err := outbox.NewRelay(p.box, publisher, outbox.RelayConfig{MaxBackoff: 2 * time.Second, Logger: logger})
+	relay, err := outbox.NewRelay(p.box, publisher, outbox.RelayConfig{Backoff: dispatcher.Backoff{Max: 2 * time.Second}, Logger: logger})
 	if err != nil {
 		return err
 	}

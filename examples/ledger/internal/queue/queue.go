@@ -11,10 +11,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/interlock-go/interlock/dispatcher/rabbitmq"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
 // DeadLetters is the name of the queue for what is no message, of the queue
@@ -78,7 +78,7 @@ func check(d amqp.Delivery) (*book.Message, error) {
 // numbers than its header.
 var ErrSequence = errors.New("\"sequence\" is not what the header " + ordering.SequenceIDHeader + " says: leave it out, or correct one of them")
 
-// samePositions tells whether two messages have the same numbers.
+// samePositions reports whether two messages have the same numbers.
 func samePositions(a, b []ordering.Position) bool {
 	sorted := func(positions []ordering.Position) []ordering.Position {
 		return slices.SortedFunc(slices.Values(positions), func(p, q ordering.Position) int { return p.Stream.Compare(q.Stream) })

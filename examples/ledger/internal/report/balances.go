@@ -1,5 +1,5 @@
 // Package report shows what a run did: a summary, the balances of all
-// accounts, and a picture of who ran when.
+// accounts, and a picture of which message ran when.
 package report
 
 import (

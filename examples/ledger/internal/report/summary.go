@@ -143,7 +143,7 @@ func (s *Summary) earlier() *audit.Outcomes {
 	return s.Earlier
 }
 
-// complete tells whether all that was read, and nothing else, has ended in one
+// complete reports whether all that was read, and nothing else, has ended in one
 // way or another.
 func (s *Summary) complete(ended int) bool {
 	return ended+s.Before+s.Held+s.Refused+s.Left == s.Read+s.Revived
@@ -172,7 +172,7 @@ func (s *Summary) waiting() (lines []string) {
 	return lines
 }
 
-// Good tells whether every check holds.
+// Good reports whether every check holds.
 func (s *Summary) Good() bool {
 	for _, c := range s.Checks() {
 		if !c.OK {

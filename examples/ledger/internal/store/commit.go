@@ -43,10 +43,10 @@ func guarded(r sql.Result, err error) error {
 
 // Commit implements [Store]. A context that ends while the changes still wait
 // for their turn withdraws them.
-func (d *Database) Commit(ctx context.Context, job ordering.Job, r Result) error {
+func (d *Database) Commit(ctx context.Context, job ordering.Commitment, r Result) error {
 	err := d.numbers.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
 		if r.Known != nil {
-			answer, err := json.Marshal(answer{r.Known.Reply, r.Known.Rejection})
+			answer, err := json.Marshal(r.Known.Answer)
 			if err != nil {
 				return err
 			}
@@ -56,14 +56,31 @@ func (d *Database) Commit(ctx context.Context, job ordering.Job, r Result) error
 		}
 		switch {
 		case r.Changes != nil:
-			return d.apply(ctx, tx, job.Event, r.Changes)
+			return d.apply(ctx, tx, r.Event, r.Changes)
 		case r.Refusal != nil:
 			return d.refuse(ctx, tx, r.Refusal)
 		}
-		return nil // a copy, whoever notes that
+		return nil
 	})
-	if err == nil && (r.Changes != nil || r.Refusal != nil) {
-		d.messages.Add(1)
+	if err == nil && !r.IsCopy() {
+		if n, ok := ctx.Value(togetherKey{}).(*int64); ok {
+			*n++
+		} else {
+			d.messages.Add(1)
+		}
+	}
+	return err
+}
+
+type togetherKey struct{}
+
+// Together runs several handlers, of messages that wait for each other, in one
+// transaction, into which their Commits write; see [ordering.Config].
+func (d *Database) Together(ctx context.Context, run func(context.Context) error) error {
+	messages := int64(0)
+	err := d.numbers.Together(context.WithValue(ctx, togetherKey{}, &messages), run)
+	if err == nil {
+		d.messages.Add(messages)
 	}
 	return err
 }
@@ -99,24 +116,15 @@ func (d *Database) apply(ctx context.Context, tx *sql.Tx, e *ordering.Event, c *
 	return guarded(tx.StmtContext(ctx, d.writes.journal).ExecContext(ctx, event, string(e.Payload)))
 }
 
-// answer is how what came of a message is kept.
-type answer struct {
-	book.Reply
-	Rejection *book.Rejection `json:"rejection,omitempty"`
-}
-
 // Known implements [Store].
 func (d *Database) Known(ctx context.Context, id string) (known *Known, err error) {
-	err = each(ctx, d.known, []any{id}, func(scan scanFunc) error {
+	err = d.each(ctx, d.known, []any{id}, func(scan scanFunc) error {
 		known = &Known{ID: id}
 		var text string
 		if err := scan(&known.Digest, &text); err != nil {
 			return err
 		}
-		var a answer
-		err := json.Unmarshal([]byte(text), &a)
-		known.Reply, known.Rejection = a.Reply, a.Rejection
-		return err
+		return json.Unmarshal([]byte(text), &known.Answer)
 	})
 	return known, err
 }

@@ -30,15 +30,27 @@ type Database struct {
 	numbers  *sqlstore.Store
 	messages atomic.Int64 // committed
 
-	balance, subtree, all, exists, existsAny, known *sql.Stmt
+	balance, subtree, all, exists, existsAny, known query
 	writes                                          struct {
 		state, balance, journal, closing, refusal, known *sql.Stmt
 	}
 
 	mu struct {
 		sync.Mutex
-		states map[int]*sql.Stmt // by the number of accounts asked for
+		states map[int]query // by the number of accounts asked for
 	}
+}
+
+// query is a query prepared for reads on a connection of their own, and for those in
+// a transaction of [sqlstore.Store.Together], which must see what the messages before
+// have written there.
+type query struct{ outside, together *sql.Stmt }
+
+func (d *Database) query(ctx context.Context, text string) (q query, err error) {
+	if q.outside, err = d.numbers.DB().PrepareContext(ctx, text); err == nil {
+		q.together, err = d.numbers.Prepare(ctx, text)
+	}
+	return q, err
 }
 
 var (
@@ -68,7 +80,7 @@ func OpenSQLite(ctx context.Context, path string) (Store, error) {
 }
 
 // OpenPostgres opens the database at a URL. Each message has a transaction of
-// its own there. It waits, for a minute at most, until the transactions of the
+// its own there, or one with others of its chain. It waits, for a minute at most, until the transactions of the
 // program that has the database have ended.
 func OpenPostgres(ctx context.Context, url string) (Store, error) {
 	numbers, err := postgres.Open(ctx, url)
@@ -82,7 +94,7 @@ const onPostgres = "PostgreSQL"
 
 func open(ctx context.Context, numbers *sqlstore.Store, name string, steps ...string) (Store, error) {
 	d := &Database{name: name, numbers: numbers}
-	d.mu.states = map[int]*sql.Stmt{}
+	d.mu.states = map[int]query{}
 	if err := numbers.Migrate(ctx, "ledger", steps); err != nil {
 		err = fmt.Errorf("the tables of the ledger cannot be made: if others have their names, give another database: %w", err)
 		return nil, errors.Join(err, d.Close())
@@ -101,8 +113,8 @@ const below = `(account = $1 OR (account >= $1 || ':' AND account < $1 || ';'))`
 
 func (d *Database) prepare(ctx context.Context) error {
 	for _, p := range []struct {
-		statement **sql.Stmt
-		text      string
+		query *query
+		text  string
 	}{
 		{&d.balance, `SELECT amount FROM balances WHERE account = $1 AND commodity = $2`},
 		{&d.subtree, `SELECT account, commodity, amount FROM balances WHERE ` + below},
@@ -111,11 +123,16 @@ func (d *Database) prepare(ctx context.Context) error {
 		{&d.existsAny, `SELECT EXISTS (SELECT 1 FROM accounts)`},
 		{&d.known, `SELECT digest, answer FROM known WHERE id = $1`},
 	} {
-		statement, err := d.numbers.DB().PrepareContext(ctx, p.text)
+		q, err := d.query(ctx, p.text)
 		if err != nil {
 			return err
 		}
-		*p.statement = statement
+		*p.query = q
+	}
+	for depth := range 4 { // as most accounts have
+		if _, err := d.statesFor(ctx, depth+1); err != nil {
+			return err
+		}
 	}
 	for _, p := range []struct {
 		statement **sql.Stmt

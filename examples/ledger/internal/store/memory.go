@@ -37,7 +37,7 @@ func (s *Memory) Numbers() ordering.Store { return s.numbers }
 
 // Commit implements [Store]. The numbers are committed under the lock of the
 // tables, so nobody sees the one without the other.
-func (s *Memory) Commit(ctx context.Context, job ordering.Job, r Result) error {
+func (s *Memory) Commit(ctx context.Context, job ordering.Commitment, r Result) error {
 	s.Tables.mu.Lock()
 	defer s.Tables.mu.Unlock()
 	if err := s.numbers.Commit(ctx, job.Record()); err != nil {

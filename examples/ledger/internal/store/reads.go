@@ -2,13 +2,13 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/shopspring/decimal"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
@@ -23,7 +23,7 @@ func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.
 		args[i] = string(a)
 	}
 	states := make([]book.State, len(accounts))
-	err = each(ctx, statement, args, func(scan scanFunc) error {
+	err = d.each(ctx, statement, args, func(scan scanFunc) error {
 		var account book.Account
 		var state book.State
 		err := scan((*string)(&account), &state)
@@ -36,28 +36,30 @@ func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.
 }
 
 // statesFor returns the query for the states of n accounts.
-func (d *Database) statesFor(ctx context.Context, n int) (*sql.Stmt, error) {
+func (d *Database) statesFor(ctx context.Context, n int) (query, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if statement, ok := d.mu.states[n]; ok {
-		return statement, nil
+	if q, ok := d.mu.states[n]; ok {
+		return q, nil
+	}
+	if d.numbers.TogetherTx(ctx) != nil {
+		return query{}, dispatcher.ErrAlone // no query can be prepared meanwhile
 	}
 	marks := make([]string, n)
 	for i := range marks {
 		marks[i] = "$" + strconv.Itoa(i+1)
 	}
-	statement, err := d.numbers.DB().PrepareContext(ctx,
-		`SELECT account, state FROM accounts WHERE account IN (`+strings.Join(marks, ", ")+`)`)
+	q, err := d.query(ctx, `SELECT account, state FROM accounts WHERE account IN (`+strings.Join(marks, ", ")+`)`)
 	if err == nil {
-		d.mu.states[n] = statement
+		d.mu.states[n] = q
 	}
-	return statement, err
+	return q, err
 }
 
 // Balance implements [book.Reader].
 func (d *Database) Balance(ctx context.Context, h book.Holding) (decimal.Decimal, error) {
 	var amount decimal.Decimal
-	err := each(ctx, d.balance, []any{string(h.Account), string(h.Commodity)}, func(scan scanFunc) error {
+	err := d.each(ctx, d.balance, []any{string(h.Account), string(h.Commodity)}, func(scan scanFunc) error {
 		return scan(&amount)
 	})
 	return amount, err
@@ -70,7 +72,7 @@ func (d *Database) Balances(ctx context.Context, subtree book.Account) ([]book.P
 		statement, args = d.all, nil
 	}
 	var list []book.Posting
-	err := each(ctx, statement, args, func(scan scanFunc) error {
+	err := d.each(ctx, statement, args, func(scan scanFunc) error {
 		var p book.Posting
 		err := scan((*string)(&p.Account), (*string)(&p.Commodity), &p.Amount.Decimal)
 		list = append(list, p)
@@ -85,7 +87,7 @@ func (d *Database) Exists(ctx context.Context, subtree book.Account) (exists boo
 	if subtree == book.Root {
 		statement, args = d.existsAny, nil
 	}
-	err = each(ctx, statement, args, func(scan scanFunc) error { return scan(&exists) })
+	err = d.each(ctx, statement, args, func(scan scanFunc) error { return scan(&exists) })
 	return exists, err
 }
 
@@ -93,7 +95,11 @@ type scanFunc = func(dest ...any) error
 
 // each calls use for every row of a query. The reads of a handler are short,
 // so they run to their end: watching a context costs more than they do.
-func each(ctx context.Context, statement *sql.Stmt, args []any, use func(scan scanFunc) error) error {
+func (d *Database) each(ctx context.Context, q query, args []any, use func(scan scanFunc) error) error {
+	statement := q.outside
+	if tx := d.numbers.TogetherTx(ctx); tx != nil {
+		statement = tx.StmtContext(ctx, q.together)
+	}
 	rows, err := statement.QueryContext(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return err

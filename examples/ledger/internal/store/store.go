@@ -24,7 +24,7 @@ type Store interface {
 	// nothing. When it returns nil that survives a crash, as far as the store
 	// can. The error wraps [ordering.ErrFenced] once another program has opened
 	// the database.
-	Commit(ctx context.Context, job ordering.Job, r Result) error
+	Commit(ctx context.Context, job ordering.Commitment, r Result) error
 	// Known returns what came of the message with an ID, nil if there is none.
 	Known(ctx context.Context, id string) (*Known, error)
 	// Refuse keeps a refusal of a message whose numbers are not committed with it.
@@ -73,13 +73,18 @@ type Input struct {
 	Identity string // by which it is found when it is read again; "" if it cannot be
 }
 
-// Result is what came of a message. The zero Result is that of a copy, of which
-// only the numbers are kept.
+// Result is what came of a message: Changes if it was applied, Refusal if it was
+// not, and neither if it is a copy by its ID, of which only the numbers are kept.
 type Result struct {
-	Changes *book.Changes // of one that was applied
-	Refusal *Refusal      // of one that was not
-	Known   *Known        // of one that has an ID
+	Event   *ordering.Event // the message as it came
+	Answer  book.Answer     // what its sender is told; of a copy, what that of the first one was
+	Changes *book.Changes
+	Refusal *Refusal
+	Known   *Known // what is to be kept of the first message with an ID
 }
+
+// IsCopy reports whether the message was a copy.
+func (r *Result) IsCopy() bool { return r.Changes == nil && r.Refusal == nil }
 
 // Refusal is a message that the book has refused, for good.
 type Refusal struct {
@@ -93,10 +98,9 @@ type Refusal struct {
 // Known is what is kept of a message with an ID, so that a copy of it gets the
 // same answer.
 type Known struct {
-	ID        string
-	Digest    string // of what the message says
-	Reply     book.Reply
-	Rejection *book.Rejection // if it was refused
+	ID     string
+	Digest string // of what the message says
+	Answer book.Answer
 }
 
 // Stats counts the work of a store.
@@ -125,7 +129,7 @@ func Open(ctx context.Context, name string) (Store, error) {
 	return OpenSQLite(ctx, name)
 }
 
-// IsURL tells whether a store's name is the URL of a PostgreSQL database.
+// IsURL reports whether a store's name is the URL of a PostgreSQL database.
 func IsURL(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
 	return ok && (strings.EqualFold(scheme, "postgres") || strings.EqualFold(scheme, "postgresql"))

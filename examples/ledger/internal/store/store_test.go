@@ -75,6 +75,7 @@ func changes(balances map[string]int64) *book.Changes {
 // writer commits changes, each as the next message of a stream.
 type writer struct {
 	store  store.Store
+	term   ordering.Term
 	stream lockkeys.Key
 	fence  int64
 	last   uint64
@@ -82,20 +83,24 @@ type writer struct {
 
 func newWriter(t require.TestingT, s store.Store, stream string) *writer {
 	w := &writer{store: s, stream: lockkeys.Must(stream)}
-	states, err := s.Numbers().Acquire(context.Background(), []lockkeys.Key{w.stream})
+	term, err := s.Numbers().Begin(context.Background(), ordering.Consumer{Partition: stream})
+	require.NoError(t, err)
+	w.term = term
+	states, err := term.Acquire(context.Background(), []lockkeys.Key{w.stream})
 	require.NoError(t, err)
 	w.fence, w.last = states[0].Fence, states[0].Last
 	return w
 }
 
-func (w *writer) job(number uint64) ordering.Job {
+func (w *writer) job(number uint64) ordering.Job[*ordering.Event] {
 	e := &ordering.Event{Positions: []ordering.Position{{Stream: w.stream, Number: number}}, Payload: []byte(`{"op":"post"}`)}
-	return ordering.NewJob(e, []int64{w.fence})
+	return ordering.NewJob(w.term, e, []int64{w.fence})
 }
 
 func (w *writer) commit(c *book.Changes) error {
 	w.last++
-	return w.store.Commit(context.Background(), w.job(w.last), store.Result{Changes: c})
+	job := w.job(w.last)
+	return w.store.Commit(context.Background(), job, store.Result{Event: job.Event, Changes: c})
 }
 
 func listing(t require.TestingT, s book.Reader, subtree book.Account) (lines []string) {
@@ -186,13 +191,13 @@ func TestNumbersGuardTheBook(t *testing.T) {
 		require.ErrorIs(t, s.Commit(ctx, before.job(1), store.Result{Changes: changes(map[string]int64{"a": 2})}), ordering.ErrDuplicate)
 		assert.Equal(t, []string{"a 0.01 EUR"}, listing(t, s, book.Root))
 
-		states, err := s.Numbers().Acquire(ctx, []lockkeys.Key{before.stream})
+		states, err := before.term.Acquire(ctx, []lockkeys.Key{before.stream})
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, states[0].Last)
-		known, err := s.Numbers().Look(ctx, before.job(1).Event.Positions)
+		known, err := before.term.Look(ctx, before.job(1).Event.Positions)
 		require.NoError(t, err)
 		require.NotNil(t, known[0].Job)
-		assert.Equal(t, ordering.Processed, known[0].Job.Status)
+		assert.Equal(t, ordering.StatusApplied, known[0].Job.Status)
 		last, err := s.Journal(ctx, 0)
 		require.NoError(t, err)
 		assert.Equal(t, 1, last)
@@ -298,7 +303,7 @@ func TestOpenRefuses(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.db")
 	require.NoError(t, os.WriteFile(text, []byte("this is no database, and long enough to be sure of that"), 0o600))
 	_, err = store.Open(ctx, text)
-	require.ErrorContains(t, err, "not a database")
+	require.ErrorContains(t, err, "not an SQLite database")
 }
 
 // A database of something else is refused, also one of another program with the

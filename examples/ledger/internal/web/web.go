@@ -22,7 +22,7 @@ import (
 // Doer runs a message and waits for its answer.
 type Doer interface {
 	Do(ctx context.Context, m *book.Message) (book.Reply, error)
-	// Stopped tells whether nothing runs any more.
+	// Stopped reports whether nothing runs any more.
 	Stopped() bool
 }
 
@@ -135,14 +135,14 @@ func take(doer Doer, w http.ResponseWriter, r *http.Request) (code int, a Answer
 // request's context.
 func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 	if err == nil {
-		return http.StatusOK, Answer{Status: Applied, Totals: reply.Totals}
+		return http.StatusOK, replied(Applied, reply)
 	}
 	if rejection, ok := book.Refused(err); ok {
 		return http.StatusConflict, Answer{Status: Rejected, Reason: rejection.Reason, Error: rejection.Error()}
 	}
 	switch {
 	case errors.Is(err, service.ErrDone):
-		return http.StatusOK, Answer{Status: Done}
+		return http.StatusOK, replied(Done, reply)
 	case errors.Is(err, service.ErrHeld):
 		return http.StatusAccepted, Answer{Status: Held}
 	case contradicts(err):
@@ -159,9 +159,18 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 	return http.StatusInternalServerError, Answer{Status: Unknown, Error: "the service stops after a failure: " + sendAgain}
 }
 
+// replied is the answer to a message that was applied, now or before.
+func replied(status string, reply book.Reply) Answer {
+	a := Answer{Status: status, Totals: reply.Totals}
+	if reply.Cut {
+		a.Error = "the totals are more than an answer has room for, and are left out"
+	}
+	return a
+}
+
 const sendAgain = "with an id or numbers of its own the message can be sent again, otherwise look at the balances first"
 
-// contradicts tells whether a message can never run for its numbers.
+// contradicts reports whether a message can never run for its numbers.
 func contradicts(err error) bool {
 	return errors.Is(err, ordering.ErrContradiction) || errors.Is(err, ordering.ErrEnded)
 }

@@ -1,0 +1,122 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
+	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/rabbitmq"
+)
+
+// Submit hands over a message, which has been validated, and waits only while
+// too many are pending. If it has no numbers of its own it gets some: then the
+// order of calls is the order of the messages.
+func (s *Service) Submit(ctx context.Context, line int, m *book.Message) error {
+	return s.offer(ctx, line, m, func(ordering.Outcome) {})
+}
+
+// Do runs a message and waits for its answer, which comes when the effect is
+// durable. When ctx ends first, what becomes of the message is not known.
+func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
+	told := make(chan ordering.Outcome, 1)
+	if err := s.offer(ctx, 0, m, func(o ordering.Outcome) { told <- o }); err != nil {
+		return book.Reply{}, err
+	}
+	select {
+	case o := <-told:
+		return answerOf(o)
+	case <-ctx.Done():
+		return book.Reply{}, context.Cause(ctx)
+	}
+}
+
+// Errors of [Service.Do] for messages that did not run.
+var (
+	// ErrDone says that the message was done before. The reply is what was
+	// answered then.
+	ErrDone = errors.New("the message was done before")
+	// ErrHeld says that the message is kept until those come that its numbers
+	// say are before it.
+	ErrHeld = errors.New("the message waits for earlier ones")
+)
+
+// answerOf is what an outcome means for the sender.
+func answerOf(o ordering.Outcome) (book.Reply, error) {
+	switch o.Result {
+	case ordering.Held:
+		return book.Reply{}, ErrHeld
+	case ordering.Applied, ordering.Duplicate:
+	default:
+		return book.Reply{}, o.Err
+	}
+	answer, err := book.DecodeAnswer(o.Reply)
+	if err == nil {
+		err = answer.Err()
+	}
+	if err == nil && o.Result == ordering.Duplicate {
+		err = ErrDone
+	}
+	return answer.Reply, err
+}
+
+// Receiver returns what takes messages from a queue, with numbers of their own.
+func (s *Service) Receiver() rabbitmq.Receiver { return rabbitmq.Events(s.sequencer) }
+
+// offer gives a message to the sequencer, with its own numbers or new ones. When
+// it has returned nil, told is called with what became of the message.
+func (s *Service) offer(ctx context.Context, line int, m *book.Message, told func(ordering.Outcome)) error {
+	e, err := eventOf(line, m)
+	if err != nil {
+		return err
+	}
+	var claim lockkeys.Claim
+	if err := m.Claim(&claim); err != nil {
+		return err
+	}
+	done := func(e *ordering.Event, o ordering.Outcome) {
+		s.ended(line, m, e, o)
+		told(o)
+	}
+	if len(e.Positions) == 0 {
+		err = s.offerNumbered(ctx, e, &claim, done)
+	} else {
+		err = s.sequencer.Offer(ctx, e, done)
+	}
+	if err == nil {
+		s.counts.accepted.Add(1)
+	}
+	return err
+}
+
+// offerNumbered numbers a message and offers it. Once it has its numbers, it
+// is offered whatever becomes of ctx: those after it would wait for it.
+func (s *Service) offerNumbered(ctx context.Context, e *ordering.Event, claim *lockkeys.Claim, done ordering.Done) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.turn.numbering == nil {
+		streams, err := book.OwnStreams.Child(strconv.FormatInt(s.cfg.Input(), 10))
+		if err != nil {
+			return err
+		}
+		s.turn.streams, s.turn.numbering = streams, numbering.New(streams)
+	}
+	s.turn.numbered++
+	e.ID = fmt.Sprintf("%s/%d", s.turn.streams, s.turn.numbered)
+	e.Positions = s.turn.numbering.Next(claim.Requests())
+	err := s.sequencer.Offer(context.WithoutCancel(ctx), e, done)
+	if err != nil {
+		s.abort(err)
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package ordering
+
+import (
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// HeldEvent is an event that a store holds.
+type HeldEvent struct {
+	*Event
+	Attempts int       // calls of its handler before it was held
+	Started  time.Time // of the first of them
+	Outline  bool      `json:",omitempty"` // payload and headers are left out; [Reader].Held has them
+}
+
+// checkHeld returns an error for an event that no store can hold.
+func checkHeld(e *Event) error {
+	switch {
+	case e == nil:
+		return ErrNilEvent
+	case len(e.Positions) == 0:
+		return &EventError{ID: e.ID, Reason: ErrNoPosition}
+	}
+	return nil
+}
+
+// AsOutline returns h without payload and headers, which may be large, for
+// lists of parkings.
+func (h HeldEvent) AsOutline() HeldEvent {
+	e := *h.Event
+	e.Payload, e.Headers = nil, nil
+	h.Event, h.Outline = &e, true
+	return h
+}
+
+// Failed returns the job state of the event in a parking.
+func (h HeldEvent) Failed(p *Parking) JobState {
+	return JobState{Event: h.Name(), Positions: h.Positions, Status: StatusParked,
+		Attempts: h.Attempts, Error: p.Error, Started: h.Started, Ended: p.Since}
+}
+
+// Parking is a closed stream, or several that are bound together by their
+// events, which cannot go on before an operator decides or missing events come.
+type Parking struct {
+	// ID identifies the parking.
+	ID string
+	// Reason is why the streams are parked.
+	Reason Reason
+	// Streams are the closed streams, each from its number on: smaller numbers
+	// go on.
+	Streams []ParkedStream
+	// Events are the failed event, or those that contradict each other; none
+	// for a gap. They are held, and in lists they are outlines.
+	Events []HeldEvent
+	// Gap is the missing range, if Reason is Gap. Parkings that were bound
+	// together may have several: this is the one of them that was found last,
+	// and the others begin where Streams without Bound are closed. Whichever
+	// comes first resumes the parking, and what is missing still is asked for
+	// again.
+	Gap Range
+	// Error is the text of the error.
+	Error string
+	// Since is when the streams were parked.
+	Since time.Time
+}
+
+// ParkedStream is a stream of a [Parking].
+type ParkedStream struct {
+	Stream lockkeys.Key
+	Epoch  uint16
+	Number uint64 // from which on the stream is closed
+	// Bound is the name of the event that bound the stream to the parking: one
+	// that is behind it on another stream, and has a number on this one as well.
+	// It is "" if the stream is closed for one of Parking.Events, or since Number
+	// has not come.
+	Bound string
+	// Waiting is the number of held events of the stream, including those of
+	// Parking.Events. The store counts them: [Reader].Parked fills it in.
+	Waiting int64
+}
+
+// String returns the stream and the number, as [Position].String does.
+func (s ParkedStream) String() string { return s.Position().String() }
+
+// Position returns the position from which on the stream is closed.
+func (s ParkedStream) Position() Position {
+	return Position{Stream: s.Stream, Epoch: s.Epoch, Number: s.Number}
+}
+
+func parkedAt(p Position, bound string) ParkedStream {
+	return ParkedStream{Stream: p.Stream, Epoch: p.Epoch, Number: p.Number, Bound: bound}
+}
+
+// Range is a range of numbers in one epoch of a stream, both ends included.
+type Range struct {
+	Stream lockkeys.Key `json:"stream"`
+	Epoch  uint16       `json:"epoch,omitempty"`
+	From   uint64       `json:"from"`
+	To     uint64       `json:"to"`
+}
+
+// Reason is why streams are parked.
+type Reason uint8
+
+// Reasons.
+const (
+	// Failure: an event's handler failed, for good.
+	Failure Reason = iota + 1
+	// Gap: numbers are missing, and no source has them.
+	Gap
+	// Waiting: numbers are missing and still being requested, and more events
+	// wait for them than memory may keep.
+	Waiting
+	// Contradiction: events each wait for the other, or have numbers that
+	// contradict done ones.
+	Contradiction
+)
+
+// String returns "failure", "gap", "waiting" or "contradiction".
+func (r Reason) String() string {
+	switch r {
+	case Failure:
+		return "failure"
+	case Gap:
+		return "gap"
+	case Waiting:
+		return "waiting"
+	case Contradiction:
+		return "contradiction"
+	}
+	return "unknown"
+}

@@ -1,0 +1,85 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/interlock-go/interlock/internal/contain"
+)
+
+// Together runs several handlers in one transaction, for [ordering.Config].Together
+// or [dispatcher.Config].Together. In their contexts [Store.Do] and [Store.Commit]
+// write into that transaction: they return when the effect is written, and it is
+// durable, with all others, when Together has returned nil. If run returns an
+// error, or a Do or Commit has returned one, even if the handler ignored that, or the
+// commit fails, nothing is written.
+//
+// The handlers must read by this transaction alone, in the effect that they give to Do
+// or by [Store.TogetherTx]: another connection does not see what the handlers before
+// have written. They must not use other methods that write, which return [ErrTogether]
+// for their contexts.
+//
+// The time set by [Store.LimitEffects] is that for all of it, and for each effect.
+// On SQLite no other write is possible during that time.
+func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
+	nothing := func(context.Context, *transaction) error { return nil }
+	return s.writeWith(ctx, "commit", nothing, func(ctx context.Context, tx *sql.Tx) error {
+		own := &transaction{Tx: tx, terms: map[partition]*termRow{}}
+		if err := run(context.WithValue(ctx, togetherKey{s}, own)); err != nil {
+			return err
+		}
+		return own.failed
+	})
+}
+
+// TogetherTx returns the transaction of the call of [Store.Together] that ctx belongs
+// to, for reads before [Store.Do], or nil if there is none. It is not to be written
+// with.
+func (s *Store) TogetherTx(ctx context.Context) *sql.Tx {
+	if tx := s.together(ctx); tx != nil {
+		return tx.Tx
+	}
+	return nil
+}
+
+// ErrTogether is wrapped by the error of a method that writes and is called within
+// [Store.Together], where only [Store.Do] and [Store.Commit] can. A handler that
+// returns it runs by itself.
+var ErrTogether = errors.New("sqlstore: only Do and Commit can write within Together")
+
+type togetherKey struct{ store *Store }
+
+// together returns the transaction of the call of Together that ctx belongs to, or
+// nil.
+func (s *Store) together(ctx context.Context) *transaction {
+	tx, _ := ctx.Value(togetherKey{s}).(*transaction)
+	return tx
+}
+
+// doTogether is Do, or Commit if apply is nil, within Together.
+func (s *Store) doTogether(ctx context.Context, tx *transaction, c *commit, apply effect) (err error) {
+	before := tx.failed
+	tx.failed = contain.ErrGoexit // unless it returns; then a part may have been written
+	defer func() {
+		if err != nil {
+			tx.failed = err
+		}
+	}()
+	if err := s.nested(ctx); err != nil {
+		return err
+	}
+	if err := s.commit(ctx, tx, c); err != nil {
+		return storeError("commit", fmt.Errorf("%.80q: %w", c.Event.Name(), err))
+	}
+	if apply != nil {
+		limited, cancel := s.limit.context(ctx)
+		defer cancel()
+		if err := apply.run(limited, tx.Tx); err != nil {
+			return storeError("commit", err)
+		}
+	}
+	tx.failed = before
+	return nil
+}

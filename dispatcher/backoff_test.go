@@ -52,6 +52,6 @@ func TestBackoffWaits(t *testing.T) {
 		assert.LessOrEqual(t, b.Wait(math.MaxInt), b.Max)
 		plain := float64(b.Wait(7))
 		b.Jitter = rapid.Float64Range(0, 1).Draw(t, "jitter")
-		assert.InDelta(t, plain, float64(b.Wait(7)), b.Jitter*plain+1)
+		assert.InDelta(t, plain, float64(b.Wait(7)), b.Jitter*(plain+1)+1, "both waits are rounded down")
 	})
 }

@@ -69,6 +69,12 @@ var (
 		Lacks:    "order, hierarchy; a waiting message occupies a worker",
 		start:    startKeyedMutex,
 	}
+	KeyedQueues = Contender{
+		Name:     "keyed-queues",
+		Promises: "exclusion and arrival order for each key, several keys",
+		Lacks:    "hierarchy; shared keys",
+		start:    startKeyedQueues,
+	}
 	Workqueue = Contender{
 		Name:     "workqueue",
 		Promises: "every message is handled once (an item is a message)",
@@ -103,6 +109,6 @@ var (
 
 // Contenders are all of them, the floor first.
 var Contenders = []Contender{
-	Floor, LookAhead, HeadOnly, Sharded, KeyedMutex,
+	Floor, LookAhead, HeadOnly, Sharded, KeyedMutex, KeyedQueues,
 	Workqueue, WorkqueueByKey, Ants, PondGo, PondSubmit,
 }

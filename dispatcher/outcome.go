@@ -38,6 +38,8 @@ func (w *worker[M]) finish() {
 		o := outcome{kind: untouched}
 		if i >= len(w.results) {
 			// the handler did not get to it
+		} else if i == 0 && w.results[i] == nil && w.batch[i].extra == nil {
+			o.kind = ended // nothing to judge, as is usual
 		} else if i == 0 && w.asksToHold() {
 			o.kind = held
 		} else if i == 0 || w.outcomes[i-1].kind == ended && (w.results[i-1] == nil || w.senseless) {

@@ -170,6 +170,7 @@ func (d *Dispatcher[M]) fill(ctx context.Context, a *arrival[M], m M, opts []Sub
 		a.claim.Reset()
 		a.more().keyErr = &KeyFuncError{err}
 	}
+	a.claim.Digest() // here, where no mutex is locked
 }
 
 // both returns a callback that calls first and then second, whatever first

@@ -19,13 +19,16 @@ import (
 //
 // Invariant: requests[:sorted] is in tree order and none of them covers
 // another; the rest was added later. Requests dropped later have the mode gone,
-// and dropped counts them.
+// and dropped counts them. The first requests have digests, digested of them,
+// since the last change.
 type Claim struct {
 	_        noCopy
 	requests []Request
 	sorted   int
 	dropped  int
 	few      [2]Request // the first backing array of requests
+	digests  [2]digest
+	digested int
 }
 
 // noCopy makes go vet report copies of a struct that contains it.
@@ -71,9 +74,10 @@ func (c *Claim) Add(requests ...Request) {
 	}
 }
 
-// grow makes a claim of few requests use the array few, so that it allocates
-// nothing.
+// grow is called before n requests are added. It makes a claim of few requests
+// use the array few, so that it allocates nothing.
 func (c *Claim) grow(n int) {
+	c.digested = 0
 	if n > 0 && c.requests == nil {
 		c.requests = c.few[:0]
 	}
@@ -86,6 +90,34 @@ func (c *Claim) Copy(from *Claim) {
 	c.grow(len(requests))
 	c.requests = append(c.requests, requests...)
 	c.sorted = len(requests)
+	c.digests, c.digested = from.digests, from.digested
+}
+
+// digest is what a set needs of a key and takes time to compute.
+type digest struct {
+	depth int32
+	hash  uint32
+}
+
+func digestOf(k Key) digest { return digest{int32(k.Depth()), hashOf(k)} }
+
+// Digest normalises the claim and computes what adding it to a set takes, so
+// that this takes less time: useful if a mutex guards the set, and the claim is
+// made before that is locked. Any change of the claim undoes it.
+func (c *Claim) Digest() {
+	requests := c.Requests()
+	for c.digested < min(len(requests), len(c.digests)) {
+		c.digests[c.digested] = digestOf(requests[c.digested].Key)
+		c.digested++
+	}
+}
+
+// digest returns the digest of the request with this index.
+func (c *Claim) digest(i int) digest {
+	if i < c.digested {
+		return c.digests[i]
+	}
+	return digestOf(c.requests[i].Key)
 }
 
 // Find returns the claim's request for exactly this key, if there is one; a
@@ -120,6 +152,7 @@ func (c *Claim) Drop(keys ...Key) (all bool) {
 		if i, ok := c.find(k); ok {
 			c.requests[i].Mode = gone
 			c.dropped++
+			c.digested = 0
 		} else {
 			all = false
 		}
@@ -144,7 +177,7 @@ func (c *Claim) Reset() {
 	for i := range c.requests {
 		c.requests[i].Key = Key{}
 	}
-	c.requests, c.sorted, c.dropped = c.requests[:0], 0, 0
+	c.requests, c.sorted, c.dropped, c.digested = c.requests[:0], 0, 0, 0
 }
 
 // Requests returns the normalised requests in tree order. The slice belongs to
@@ -167,9 +200,11 @@ func (c *Claim) Requests() []Request {
 // subtree too, and would have been dropped.
 func (c *Claim) normalise() {
 	if len(c.requests) > 1 {
-		slices.SortFunc(c.requests, func(a, b Request) int {
-			return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Mode, b.Mode))
-		})
+		if len(c.requests) > 2 {
+			slices.SortFunc(c.requests, inTreeOrder)
+		} else if r := c.requests; inTreeOrder(r[0], r[1]) > 0 {
+			r[0], r[1] = r[1], r[0]
+		}
 		last := [...]int{Exclusive: -1, Shared: -1}
 		kept := c.requests[:0]
 		for _, r := range c.requests {
@@ -186,6 +221,11 @@ func (c *Claim) normalise() {
 		c.requests = kept
 	}
 	c.sorted = len(c.requests)
+}
+
+// inTreeOrder compares requests; of those for one key, exclusive ones come first.
+func inTreeOrder(a, b Request) int {
+	return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Mode, b.Mode))
 }
 
 // Conflicts reports whether any request of c conflicts with any of other. It

@@ -2,7 +2,7 @@ package lockkeys
 
 import "slices"
 
-// light is one key of a light claim, with its depth and its hash.
+// light is one key of a light claim, with its digest.
 //
 // Most claims are exclusive, have few keys, none of them the root, and conflict
 // with nothing from the moment they are added until they are removed soon
@@ -16,9 +16,8 @@ import "slices"
 // too when there are more than maxLights keys, so a scan of all light keys is
 // short. A claim is made heavy at most once.
 type light struct {
-	key   Key
-	depth int32
-	hash  uint32
+	key Key
+	digest
 }
 
 const (
@@ -51,8 +50,8 @@ func (s *Set[T]) addLight(p *Place[T], c *Claim) bool {
 	if p.lights == nil {
 		p.lights = make([]light, 0, 2)
 	}
-	for _, r := range requests {
-		l := ls.table.light(r.Key, r.Key.Depth())
+	for i, r := range requests {
+		l := light{r.Key, c.digest(i)}
 		if r.Mode != Exclusive || l.depth == 0 || ls.atOrAbove(l) != nil || s.heavy > 0 && s.heavyInWay(l) {
 			p.noLights()
 			return false
@@ -121,7 +120,8 @@ func (ls *lights[T]) atOrAbove(l light) *Place[T] {
 	}
 	depths := ls.depths.upTo(max(int(l.depth)-1, 0))
 	for d := depths.next(); d > 0; d = depths.next() {
-		if p := ls.table.get(ls.table.light(l.key.Ancestor(d), d)); p != nil {
+		k := l.key.Ancestor(d)
+		if p := ls.table.get(light{k, digest{int32(d), hashOf(k)}}); p != nil {
 			return p
 		}
 	}
@@ -146,8 +146,8 @@ func (s *Set[T]) gather(c *Claim) []*Place[T] {
 		return nil
 	}
 	least := MaxDepth
-	for _, r := range c.Requests() {
-		l := ls.table.light(r.Key, r.Key.Depth())
+	for i, r := range c.Requests() {
+		l := light{r.Key, c.digest(i)}
 		least = min(least, int(l.depth))
 		if p := ls.atOrAbove(l); p != nil {
 			ls.inWay = append(ls.inWay, p)

@@ -7,7 +7,6 @@ import "hash/maphash"
 // ever in use. It is used instead of a map so that each key is hashed only
 // once.
 type lightTable[T any] struct {
-	seed  maphash.Seed
 	len   int
 	slots []lightSlot[T]
 }
@@ -19,14 +18,13 @@ type lightSlot[T any] struct {
 
 const lightSlots = 4 * maxLights // a power of two
 
-func (t *lightTable[T]) init() {
-	t.seed, t.slots = maphash.MakeSeed(), make([]lightSlot[T], lightSlots)
-}
+func (t *lightTable[T]) init() { t.slots = make([]lightSlot[T], lightSlots) }
 
-// light returns k, which has this depth, with its hash.
-func (t *lightTable[T]) light(k Key, depth int) light {
-	return light{key: k, depth: int32(depth), hash: uint32(maphash.String(t.seed, k.path))}
-}
+// seed is the same for all sets, so that keys can be hashed before they are
+// added to one.
+var seed = maphash.MakeSeed()
+
+func hashOf(k Key) uint32 { return uint32(maphash.String(seed, k.path)) }
 
 // find returns the index of the slot of l, or of the free slot where it
 // belongs.

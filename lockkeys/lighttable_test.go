@@ -17,7 +17,7 @@ func TestLightTable(t *testing.T) {
 		model := map[Key]*Place[int]{}
 		spread := rapid.SampledFrom([]uint32{1, 3, 40, lightSlots}).Draw(t, "spread")
 		key := func(i int) light {
-			return light{key: Must(fmt.Sprint(i)), hash: lightSlots - 2 + uint32(i)*7%spread}
+			return light{key: Must(fmt.Sprint(i)), digest: digest{hash: lightSlots - 2 + uint32(i)*7%spread}}
 		}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			l := key(rapid.IntRange(0, 50).Draw(t, "key"))

@@ -21,6 +21,9 @@ func (c *clock) init() {
 // setLocked makes the clock tick at a time or before, or never for the zero
 // time.
 func (c *clock) setLocked(at time.Time) {
+	if at == c.at { // as is usual
+		return
+	}
 	if at.IsZero() || !c.at.IsZero() && !at.Before(c.at) {
 		return
 	}

@@ -229,12 +229,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if c.shared.free.Load() {
 		return c.driverConn.QueryContext(ctx, query, args)
 	}
+	_, own := ctx.(ownContext)
 	ctx, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var s driver.Stmt
-	if c.shared.effect.Load() == nil {
+	if own {
 		if s, err = c.compiled(ctx, c.statements, query); err != nil {
 			return nil, c.explain(err)
 		}

@@ -209,6 +209,9 @@ func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 }
 
 func (s *Store) commitNumbers(ctx context.Context, tx *transaction, c *commit) (err error) {
+	if b, ok := s.backend.(*sqlite); ok && tx.numbers != nil {
+		return b.note(ctx, tx, c)
+	}
 	moved := 0
 	if c.simple {
 		if moved, err = s.backend.advance(ctx, tx, c); err != nil {
@@ -231,8 +234,7 @@ func (s *Store) commitNumbers(ctx context.Context, tx *transaction, c *commit) (
 	}
 	for _, p := range c.Event.Positions {
 		if p.End {
-			if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET ended = $1 WHERE consumer = $2 AND stream = $3 AND ended < $1`,
-				int64(p.Place()), c.term.consumer, p.Stream.String()); err != nil {
+			if err := endStream(ctx, tx, streamOf{c.term.consumer, p.Stream.String()}, p.Place()); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,8 @@ type transaction struct {
 	*sql.Tx
 	terms  map[partition]*termRow // on SQLite, the latest ones read so far; nil for one there is not
 	failed error                  // within Together, of a call that may have written a part
+
+	numbers numbers // on SQLite within Together, to be written at its end; else nil
 }
 
 // request is a write to SQLite that a caller asks for. Until done is closed,

@@ -26,11 +26,14 @@ import (
 func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
 	nothing := func(context.Context, *transaction) error { return nil }
 	return s.writeWith(ctx, "commit", nothing, func(ctx context.Context, tx *sql.Tx) error {
-		own := &transaction{Tx: tx, terms: map[partition]*termRow{}}
+		own := &transaction{Tx: tx, terms: map[partition]*termRow{}, numbers: numbers{}}
 		if err := run(context.WithValue(ctx, togetherKey{s}, own)); err != nil {
 			return err
 		}
-		return own.failed
+		if own.failed != nil {
+			return own.failed
+		}
+		return own.numbers.write(ctx, own)
 	})
 }
 

@@ -235,7 +235,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, err
 	}
 	var s driver.Stmt
-	if own {
+	if own || c.shared.effect.Load() == nil {
 		if s, err = c.compiled(ctx, c.statements, query); err != nil {
 			return nil, c.explain(err)
 		}
@@ -266,6 +266,9 @@ func (c *conn) enter(ctx context.Context) (context.Context, error) {
 		return nil, errLost
 	case !c.inPart:
 		return nil, fmt.Errorf("%w outside of its transaction: use it with Tx.StmtContext", ErrForbidden)
+	}
+	if _, own := ctx.(ownContext); own {
+		return context.Background(), nil
 	}
 	if effect := c.shared.effect.Load(); effect != nil && ctx.Done() == nil {
 		return *effect, nil

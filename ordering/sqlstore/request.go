@@ -18,11 +18,35 @@ type step func(ctx context.Context, tx *transaction) error
 // transaction is one of the store's own.
 type transaction struct {
 	*sql.Tx
-	terms  map[partition]*termRow // on SQLite, the latest ones read so far; nil for one there is not
+	terms  map[partition]*termRow // on SQLite, the latest ones read so far, nil for one there is not; else nil
 	failed error                  // within Together, of a call that may have written a part
 
 	numbers numbers // on SQLite within Together, to be written at its end; else nil
 }
+
+// ExecContext runs a statement of the store's own.
+func (t *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.Tx.ExecContext(t.own(ctx), query, args...)
+}
+
+// QueryContext runs a query of the store's own.
+func (t *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.Tx.QueryContext(t.own(ctx), query, args...)
+}
+
+// own returns the context for a statement of the store's own. On SQLite those are
+// short, and a context that can end would cost as much as the statement itself, since
+// a goroutine of its own waits for that.
+func (t *transaction) own(ctx context.Context) context.Context {
+	if t.terms == nil {
+		return ctx
+	}
+	return ownContext{context.WithoutCancel(ctx)}
+}
+
+// ownContext is the context of a statement of the store's own, by which conn tells it
+// from one of an effect.
+type ownContext struct{ context.Context }
 
 // request is a write to SQLite that a caller asks for. Until done is closed,
 // the caller may only withdraw it while it waits, and take its turns.

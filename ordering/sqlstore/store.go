@@ -290,9 +290,9 @@ type queryer interface {
 // scanner uses a row.
 type scanner func(scan func(dest ...any) error) error
 
-// each calls use for every row of a query of the store's own.
+// each calls use for every row of a query.
 func each(ctx context.Context, db queryer, use scanner, query string, args ...any) error {
-	rows, err := db.QueryContext(ownContext{ctx}, query, args...)
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -304,10 +304,6 @@ func each(ctx context.Context, db queryer, use scanner, query string, args ...an
 	}
 	return rows.Err()
 }
-
-// ownContext is the context of a query of the store's own, by which conn tells it
-// from one of an effect.
-type ownContext struct{ context.Context }
 
 // Times are stored in microseconds since 1970, the zero time as 0.
 func toMicros(t time.Time) int64 {

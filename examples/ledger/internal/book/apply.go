@@ -43,6 +43,9 @@ func open(tx *Tx, m *Message) (Reply, error) {
 // post is for books that are already kept elsewhere: accounts come into being
 // by it, and may go below zero.
 func post(tx *Tx, m *Message) (Reply, error) {
+	if err := tx.read(m.Postings); err != nil {
+		return Reply{}, err
+	}
 	for _, p := range m.Postings {
 		state, err := tx.state(p.Account)
 		switch {
@@ -63,7 +66,11 @@ func post(tx *Tx, m *Message) (Reply, error) {
 // move is deposit, withdraw, transfer and convert: between open accounts that
 // never go below zero.
 func move(tx *Tx, m *Message) (Reply, error) {
-	for _, p := range m.Moves() {
+	moves := m.Moves()
+	if err := tx.read(moves); err != nil {
+		return Reply{}, err
+	}
+	for _, p := range moves {
 		state, err := tx.state(p.Account)
 		switch {
 		case err != nil:

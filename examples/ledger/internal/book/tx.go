@@ -27,10 +27,12 @@ func (p Posting) holding() Holding { return Holding{p.Account, p.Commodity} }
 
 // Reader reads the book as the last commit left it.
 type Reader interface {
-	// States returns the recorded state of each account.
+	// States returns the recorded state of each account, of which each is given
+	// once.
 	States(ctx context.Context, accounts []Account) ([]State, error)
-	// Balance returns an account's own balance, 0 where there is none.
-	Balance(ctx context.Context, h Holding) (decimal.Decimal, error)
+	// Amounts returns the own balance of each holding, of which each is given
+	// once: 0 where there is none.
+	Amounts(ctx context.Context, holdings []Holding) ([]decimal.Decimal, error)
 	// Balances lists the own balances of an account and of all below it.
 	Balances(ctx context.Context, subtree Account) ([]Posting, error)
 	// Exists reports whether the account, or one below it, has ever been opened.
@@ -51,6 +53,9 @@ type Tx struct {
 	ctx     context.Context
 	store   Reader
 	changes Changes
+	// What was read so far; nobody else changes it meanwhile, see [Message.Claim].
+	states  map[Account]State
+	amounts map[Holding]decimal.Decimal
 	// sums are totals that were asked for since the last change: a message may
 	// expect many things of the whole book, which is read once for them all.
 	sums map[Account]map[Commodity]decimal.Decimal
@@ -60,30 +65,84 @@ type Tx struct {
 func Begin(ctx context.Context, store Reader) *Tx {
 	return &Tx{ctx: ctx, store: store, changes: Changes{
 		States: map[Account]State{}, Balances: map[Holding]decimal.Decimal{},
-	}}
+	}, states: map[Account]State{}, amounts: map[Holding]decimal.Decimal{}}
 }
 
 // Changes returns what was changed so far.
 func (tx *Tx) Changes() *Changes { return &tx.changes }
 
+// read reads what postings need, in two queries at most, however many they are.
+func (tx *Tx) read(postings []Posting) error {
+	var accounts []Account
+	var holdings []Holding
+	for _, p := range postings {
+		accounts = append(accounts, p.Account.Lineage()...)
+		holdings = append(holdings, p.holding())
+	}
+	if err := tx.readStates(accounts); err != nil {
+		return err
+	}
+	return tx.readAmounts(holdings)
+}
+
+func (tx *Tx) readStates(accounts []Account) error {
+	missing := unknown(accounts, tx.states)
+	if len(missing) == 0 {
+		return nil
+	}
+	states, err := tx.store.States(tx.ctx, missing)
+	if err != nil {
+		return err
+	}
+	for i, a := range missing {
+		tx.states[a] = states[i]
+	}
+	return nil
+}
+
+func (tx *Tx) readAmounts(holdings []Holding) error {
+	missing := unknown(holdings, tx.amounts)
+	if len(missing) == 0 {
+		return nil
+	}
+	amounts, err := tx.store.Amounts(tx.ctx, missing)
+	if err != nil {
+		return err
+	}
+	for i, h := range missing {
+		tx.amounts[h] = amounts[i]
+	}
+	return nil
+}
+
+// unknown returns those of wanted that known does not have, each once.
+func unknown[K comparable, V any](wanted []K, known map[K]V) (missing []K) {
+	for _, k := range wanted {
+		if _, ok := known[k]; !ok && !slices.Contains(missing, k) {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
 // state returns the state of an account, which is closed when one above it is.
 // Reading those above needs no lock on them: whoever changes one of them has
 // locked all that lies below it, this account included.
-func (tx *Tx) state(a Account) (State, error) {
+func (tx *Tx) state(a Account) (state State, err error) {
 	lineage := a.Lineage()
-	states, err := tx.store.States(tx.ctx, lineage)
-	if err != nil {
+	if err := tx.readStates(lineage); err != nil {
 		return Unknown, err
 	}
-	for i, a := range lineage {
-		if s, changed := tx.changes.States[a]; changed {
-			states[i] = s
+	for _, a := range lineage {
+		changed := false
+		if state, changed = tx.changes.States[a]; !changed {
+			state = tx.states[a]
+		}
+		if state == Closed {
+			return Closed, nil
 		}
 	}
-	if slices.Contains(states, Closed) {
-		return Closed, nil
-	}
-	return states[len(states)-1], nil
+	return state, nil
 }
 
 func (tx *Tx) setState(a Account, s State) { tx.changes.States[a] = s }
@@ -94,7 +153,10 @@ func (tx *Tx) balance(h Holding) (decimal.Decimal, error) {
 	if amount, changed := tx.changes.Balances[h]; changed {
 		return amount, nil
 	}
-	return tx.store.Balance(tx.ctx, h)
+	if err := tx.readAmounts([]Holding{h}); err != nil {
+		return decimal.Decimal{}, err
+	}
+	return tx.amounts[h], nil
 }
 
 func (tx *Tx) add(p Posting) error {

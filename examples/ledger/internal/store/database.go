@@ -6,9 +6,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
+	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
@@ -30,15 +30,12 @@ type Database struct {
 	numbers  *sqlstore.Store
 	messages atomic.Int64 // committed
 
-	balance, subtree, all, exists, existsAny, known query
-	writes                                          struct {
+	subtree, all, exists, existsAny, known query
+	writes                                 struct {
 		state, balance, journal, closing, refusal, known *sql.Stmt
 	}
 
-	mu struct {
-		sync.Mutex
-		states map[int]query // by the number of accounts asked for
-	}
+	states, amounts byNumber
 }
 
 // query is a query prepared for reads on a connection of their own, and for those in
@@ -94,7 +91,6 @@ const onPostgres = "PostgreSQL"
 
 func open(ctx context.Context, numbers *sqlstore.Store, name string, steps ...string) (Store, error) {
 	d := &Database{name: name, numbers: numbers}
-	d.mu.states = map[int]query{}
 	if err := numbers.Migrate(ctx, "ledger", steps); err != nil {
 		err = fmt.Errorf("the tables of the ledger cannot be made: if others have their names, give another database: %w", err)
 		return nil, errors.Join(err, d.Close())
@@ -116,7 +112,6 @@ func (d *Database) prepare(ctx context.Context) error {
 		query *query
 		text  string
 	}{
-		{&d.balance, `SELECT amount FROM balances WHERE account = $1 AND commodity = $2`},
 		{&d.subtree, `SELECT account, commodity, amount FROM balances WHERE ` + below},
 		{&d.all, `SELECT account, commodity, amount FROM balances`},
 		{&d.exists, `SELECT EXISTS (SELECT 1 FROM accounts WHERE ` + below + `)`},
@@ -129,8 +124,13 @@ func (d *Database) prepare(ctx context.Context) error {
 		}
 		*p.query = q
 	}
-	for depth := range 4 { // as most accounts have
-		if _, err := d.statesFor(ctx, depth+1); err != nil {
+	for n := range 8 { // as most messages need: two accounts of up to four segments
+		if _, err := d.States(ctx, make([]book.Account, n+1)); err != nil {
+			return err
+		}
+	}
+	for n := range 2 {
+		if _, err := d.Amounts(ctx, make([]book.Holding, n+1)); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/shopspring/decimal"
 
@@ -12,18 +14,33 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
+// atOnce bounds what one query asks for: databases bound the arguments and the
+// parts of a query.
+const atOnce = 64
+
 // States implements [book.Reader].
-func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.State, error) {
-	statement, err := d.statesFor(ctx, len(accounts))
+func (d *Database) States(ctx context.Context, accounts []book.Account) (states []book.State, err error) {
+	for some := range slices.Chunk(accounts, atOnce) {
+		states = append(states, make([]book.State, len(some))...)
+		if err := d.readStates(ctx, some, states[len(states)-len(some):]); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+func (d *Database) readStates(ctx context.Context, accounts []book.Account, states []book.State) error {
+	query, err := d.queryFor(ctx, &d.states, len(accounts), func(marks []string) string {
+		return `SELECT account, state FROM accounts WHERE account IN (` + strings.Join(marks, ", ") + `)`
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	args := make([]any, len(accounts))
 	for i, a := range accounts {
 		args[i] = string(a)
 	}
-	states := make([]book.State, len(accounts))
-	err = d.each(ctx, statement, args, func(scan scanFunc) error {
+	return d.each(ctx, query, args, func(scan scanFunc) error {
 		var account book.Account
 		var state book.State
 		err := scan((*string)(&account), &state)
@@ -32,15 +49,55 @@ func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.
 		}
 		return err
 	})
-	return states, err
 }
 
-// statesFor returns the query for the states of n accounts.
-func (d *Database) statesFor(ctx context.Context, n int) (query, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if q, ok := d.mu.states[n]; ok {
-		return q, nil
+// Amounts implements [book.Reader].
+func (d *Database) Amounts(ctx context.Context, holdings []book.Holding) (amounts []decimal.Decimal, err error) {
+	for some := range slices.Chunk(holdings, atOnce) {
+		amounts = append(amounts, make([]decimal.Decimal, len(some))...)
+		if err := d.readAmounts(ctx, some, amounts[len(amounts)-len(some):]); err != nil {
+			return nil, err
+		}
+	}
+	return amounts, nil
+}
+
+func (d *Database) readAmounts(ctx context.Context, holdings []book.Holding, amounts []decimal.Decimal) error {
+	query, err := d.queryFor(ctx, &d.amounts, 2*len(holdings), func(marks []string) string {
+		var parts []string
+		for i := 0; i < len(marks); i += 2 {
+			parts = append(parts, `SELECT account, commodity, amount FROM balances WHERE account = `+marks[i]+` AND commodity = `+marks[i+1])
+		}
+		return strings.Join(parts, ` UNION ALL `)
+	})
+	if err != nil {
+		return err
+	}
+	args := make([]any, 0, 2*len(holdings))
+	for _, h := range holdings {
+		args = append(args, string(h.Account), string(h.Commodity))
+	}
+	return d.each(ctx, query, args, func(scan scanFunc) error {
+		var h book.Holding
+		var amount decimal.Decimal
+		err := scan((*string)(&h.Account), (*string)(&h.Commodity), &amount)
+		if i := slices.Index(holdings, h); i >= 0 {
+			amounts[i] = amount
+		}
+		return err
+	})
+}
+
+// byNumber are queries that differ in the number of their arguments: of int to
+// query. Its lock is never held while one is prepared: that waits for the writing
+// connection, and so for handlers that may ask for a query here.
+type byNumber struct{ sync.Map }
+
+// queryFor returns the query with n arguments, the text of which is that for
+// their marks.
+func (d *Database) queryFor(ctx context.Context, b *byNumber, n int, text func(marks []string) string) (query, error) {
+	if q, ok := b.Load(n); ok {
+		return q.(query), nil
 	}
 	if d.numbers.TogetherTx(ctx) != nil {
 		return query{}, dispatcher.ErrAlone // no query can be prepared meanwhile
@@ -49,20 +106,15 @@ func (d *Database) statesFor(ctx context.Context, n int) (query, error) {
 	for i := range marks {
 		marks[i] = "$" + strconv.Itoa(i+1)
 	}
-	q, err := d.query(ctx, `SELECT account, state FROM accounts WHERE account IN (`+strings.Join(marks, ", ")+`)`)
-	if err == nil {
-		d.mu.states[n] = q
+	q, err := d.query(ctx, text(marks))
+	if err != nil {
+		return query{}, err
 	}
-	return q, err
-}
-
-// Balance implements [book.Reader].
-func (d *Database) Balance(ctx context.Context, h book.Holding) (decimal.Decimal, error) {
-	var amount decimal.Decimal
-	err := d.each(ctx, d.balance, []any{string(h.Account), string(h.Commodity)}, func(scan scanFunc) error {
-		return scan(&amount)
-	})
-	return amount, err
+	kept, had := b.LoadOrStore(n, q)
+	if had { // by another handler just now
+		err = errors.Join(q.outside.Close(), q.together.Close())
+	}
+	return kept.(query), err
 }
 
 // Balances implements [book.Reader].

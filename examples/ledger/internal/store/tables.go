@@ -47,12 +47,16 @@ func (t *Tables) States(_ context.Context, accounts []book.Account) ([]book.Stat
 	return states, nil
 }
 
-// Balance implements [book.Reader].
-func (t *Tables) Balance(_ context.Context, h book.Holding) (decimal.Decimal, error) {
+// Amounts implements [book.Reader].
+func (t *Tables) Amounts(_ context.Context, holdings []book.Holding) ([]decimal.Decimal, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	p, _ := t.mu.balances.Get(posting(h))
-	return p.Amount.Decimal, nil
+	amounts := make([]decimal.Decimal, len(holdings))
+	for i, h := range holdings {
+		p, _ := t.mu.balances.Get(posting(h))
+		amounts[i] = p.Amount.Decimal
+	}
+	return amounts, nil
 }
 
 // Balances implements [book.Reader].

@@ -116,14 +116,18 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 //
 // On PostgreSQL each effect has a transaction of its own. On SQLite, which has
 // one writer, the effects of jobs that wait at the same time run one after the
-// other in one transaction, each in a savepoint of its own:
+// other in one transaction:
 //
-//   - It may use savepoints; those left open are rolled back or released with
-//     it. Statements that would end the shared transaction, or change the
+//   - If one fails, all of it is rolled back, and the others are called once more,
+//     so apply may be called twice, with the first call rolled back. The next 256
+//     effects have a savepoint each, so that effects that often fail do not make
+//     others run twice.
+//   - An effect may use savepoints; those left open are rolled back or released with
+//     it. The first one in a store to do so is called once more, and from then on
+//     all have a savepoint of their own, which takes time. Statements that would end the shared transaction, or change the
 //     connection for others, are refused with [ErrForbidden].
 //   - An effect that makes SQLite roll back everything, by INSERT OR ROLLBACK
-//     for example, fails alone. The others in the transaction are called once
-//     more, so apply may be called twice, with the first call rolled back.
+//     for example, fails alone.
 //   - One that hangs fails when its time is over, and the others go on, while
 //     Do waits for it to return. The time of an attempt
 //     ([dispatcher.Config].Timeout) begins when its turn comes.

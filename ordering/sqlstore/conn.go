@@ -39,13 +39,18 @@ type conn struct {
 // maxStatements bounds the statements of a connection that are kept compiled.
 const maxStatements = 128
 
-// part is one request's part of the shared transaction.
+// part is one request's part of the shared transaction. It is a savepoint if it
+// is divided from the others; else it can only be undone with all of them.
 type part struct {
-	conn *conn
-	kept atomic.Bool
+	conn    *conn
+	divided bool
+	wrote   bool // unless it is sure that it has not
+	kept    atomic.Bool
+	whole   atomic.Bool // it was undone, and with it the whole transaction
+	again   atomic.Bool // it must be run again, as a savepoint
 }
 
-// BeginTx begins a part, as a savepoint.
+// BeginTx begins a part.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.BeginTx(ctx, opts)
@@ -57,10 +62,12 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	} else if !c.open || c.lost.Load() {
 		return nil, errLost
 	}
-	if err := c.control("SAVEPOINT " + savepoint); err != nil {
-		return nil, err
+	p := &part{conn: c, divided: c.shared.divides()}
+	if p.divided {
+		if err := c.control("SAVEPOINT " + savepoint); err != nil {
+			return nil, err
+		}
 	}
-	p := &part{conn: c}
 	c.inPart = true
 	c.shared.part.Store(p)
 	return p, nil
@@ -92,16 +99,28 @@ func (p *part) Commit() error {
 	if c.lost.Load() {
 		return errLost
 	}
-	err := c.control("RELEASE " + savepoint)
+	var err error
+	if p.divided {
+		err = c.control("RELEASE " + savepoint)
+	}
 	p.kept.Store(err == nil)
 	return err
 }
 
-// Rollback undoes the part, with all savepoints open in it.
+// Rollback undoes the part, with all savepoints open in it, or the whole
+// transaction if the part is not divided from the rest.
 func (p *part) Rollback() error {
 	c := p.conn
 	c.inPart = false
-	if c.lost.Load() {
+	switch {
+	case c.lost.Load():
+		return nil
+	case !p.divided && p.wrote:
+		c.shared.divide()
+		p.whole.Store(true)
+		c.lost.Store(true)
+		return nil
+	case !p.divided:
 		return nil
 	}
 	err := c.control("ROLLBACK TO " + savepoint)
@@ -141,7 +160,16 @@ func (c *conn) control(statement string) error {
 
 // MayControl implements [Guard].
 func (c *conn) MayControl(statement, name string) bool {
-	if c.own || c.shared.free.Load() || name != "" && !strings.EqualFold(name, savepoint) {
+	if c.own || c.shared.free.Load() {
+		return true
+	}
+	if name != "" && !strings.EqualFold(name, savepoint) {
+		if p := c.shared.part.Load(); c.inPart && !p.divided { // nothing would end what it leaves open
+			c.shared.divideAlways()
+			p.again.Store(true)
+			c.lost.Store(true)
+			return false
+		}
 		return true
 	}
 	c.forbidden = strings.TrimSpace(statement + " " + name)
@@ -188,12 +216,40 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if c.shared.free.Load() {
 		return c.driverConn.ExecContext(ctx, query, args)
 	}
+	_, own := ctx.(ownContext)
 	ctx, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r, err := c.exec(ctx, c.statements, query, args)
+	c.noteExec(own, r, err)
 	return r, c.explain(err)
+}
+
+// noteExec notes that the part may have written something. Statements of the
+// store's own change rows and nothing else.
+func (c *conn) noteExec(own bool, r driver.Result, err error) {
+	if own && err == nil {
+		if n, err := r.RowsAffected(); n == 0 && err == nil {
+			return
+		}
+	}
+	c.wrote()
+}
+
+// noteQuery is noteExec for a query. One that begins with SELECT only reads.
+func (c *conn) noteQuery(query string) {
+	const reads = "SELECT"
+	query = strings.TrimLeft(query, " \t\r\n")
+	if len(query) < len(reads) || !strings.EqualFold(query[:len(reads)], reads) {
+		c.wrote()
+	}
+}
+
+func (c *conn) wrote() {
+	if p := c.shared.part.Load(); p != nil {
+		p.wrote = true
+	}
 }
 
 func (c *conn) exec(ctx context.Context, kept map[string]driver.Stmt, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -234,6 +290,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
+	c.noteQuery(query)
 	var s driver.Stmt
 	if own || c.shared.effect.Load() == nil {
 		if s, err = c.compiled(ctx, c.statements, query); err != nil {
@@ -255,7 +312,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	return &statement{s, c}, nil
+	return &statement{s, c, query}, nil
 }
 
 // enter returns the context for a statement of a part, or an error if there is
@@ -291,6 +348,7 @@ func (c *conn) explain(err error) error {
 type statement struct {
 	driver.Stmt
 	conn *conn
+	text string
 }
 
 // ExecContext runs it in a part.
@@ -300,6 +358,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 		if ctx, err = s.conn.enter(ctx); err != nil {
 			return nil, err
 		}
+		s.conn.wrote()
 	}
 	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 }
@@ -311,6 +370,7 @@ func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) 
 		if ctx, err = s.conn.enter(ctx); err != nil {
 			return nil, err
 		}
+		s.conn.noteQuery(s.text)
 	}
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }

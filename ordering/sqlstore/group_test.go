@@ -101,6 +101,53 @@ func groupOf(t *testing.T, store *sqlstore.Store, effects ...func(ctx context.Co
 	return errs
 }
 
+// TestAGroupIsDividedAfterAFailure: an effect that fails is called once, and those
+// before it in its group again, but only the first time. It is the same for one
+// that uses a savepoint, which is called again too.
+func TestAGroupIsDividedAfterAFailure(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		last  func(ctx context.Context, tx *sql.Tx) error
+		err   error
+		calls [2]int // of the first effect, and of the last, in the first group
+	}{
+		"a failure": {func(context.Context, *sql.Tx) error { return broken }, broken, [2]int{2, 1}},
+		"a savepoint": {func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `SAVEPOINT mine`)
+			return err
+		}, nil, [2]int{2, 2}},
+		"a savepoint, and what it says is ignored": {func(ctx context.Context, tx *sql.Tx) error {
+			_, _ = tx.ExecContext(ctx, `SAVEPOINT mine`)
+			return nil
+		}, nil, [2]int{2, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := closed(t)(sqlite.Open(t.Context(), empty(t)))
+			for group, want := range [][2]int{c.calls, {1, 1}} {
+				var calls [2]int
+				errs := groupOf(t, store, func(ctx context.Context, tx *sql.Tx) error {
+					calls[0]++
+					return effect("first")(ctx, tx)
+				}, func(ctx context.Context, tx *sql.Tx) error {
+					calls[1]++
+					if err := effect("last")(ctx, tx); err != nil {
+						return err
+					}
+					return c.last(ctx, tx)
+				})
+				require.NoError(t, errs[0])
+				require.ErrorIs(t, errs[1], c.err)
+				require.Equal(t, want, calls, "group %d", group)
+			}
+			if c.err == nil {
+				require.Equal(t, 4, effects(t, store))
+			} else {
+				require.Equal(t, 2, effects(t, store))
+			}
+		})
+	}
+}
+
 // checked opens an SQLite database that checks foreign keys, with tables of which
 // one refers to the other, which is checked at the commit.
 func checked(t *testing.T) *sqlstore.Store {

@@ -57,13 +57,21 @@ var ErrEnded = errors.New("sqlstore: the effect has ended its transaction")
 // errLost is the error of a shared transaction that was rolled back.
 var errLost = errors.New("sqlstore: SQLite has rolled back the shared transaction")
 
+// errWhole is the error of a part that was undone together with all others.
+var errWhole = errors.New("sqlstore: the shared transaction is undone with it")
+
 // savepoint is the name of the store's own.
 const savepoint = "interlock_part"
 
 // shared is the connection by which an SQLite store writes, and the transaction
 // on it that the requests of a group share. Each has a part of that: a [sql.Tx]
-// of its own, which is a savepoint. So anything that a request leaves open ends
-// with its part, and nothing that it keeps can be used in another part.
+// of its own, so nothing that it keeps can be used in another part.
+//
+// Mostly a part is nothing else, and if one fails that has written, the whole
+// transaction is undone, and the others are called again. The parts of the next
+// ones are savepoints then, which can be undone alone but take time: so effects
+// that often fail do not make all others run twice. They always are once an effect
+// has used a savepoint, since what that leaves open must end with its part.
 //
 // Invariant: on this connection SQLite commits only in [shared.commit], and
 // while [shared.alone] runs. So after an effect has lost the transaction, by a
@@ -78,6 +86,24 @@ type shared struct {
 	keeping atomic.Bool                     // the writer is ending a part
 	part    atomic.Pointer[part]            // the latest
 	effect  atomic.Pointer[context.Context] // of the effect that has the part
+
+	dividing atomic.Int64 // the number of parts to come that are savepoints
+	always   atomic.Bool  // all of them are
+}
+
+// dividedParts is how many parts are savepoints after one could not be undone
+// alone.
+const dividedParts = 256
+
+// divide makes the next parts savepoints.
+func (s *shared) divide() { s.dividing.Store(dividedParts) }
+
+// divideAlways makes all further parts savepoints.
+func (s *shared) divideAlways() { s.always.Store(true) }
+
+// divides reports whether the part that begins is to be a savepoint.
+func (s *shared) divides() bool {
+	return s.always.Load() || s.dividing.Load() > 0 && s.dividing.Add(-1) >= 0
 }
 
 func newShared(s SQLite) *shared {
@@ -94,13 +120,18 @@ func (s *shared) begin(first bool) (*sql.Tx, error) {
 	return s.db.BeginTx(context.Background(), nil)
 }
 
+// again reports whether the part must be run again, as a savepoint.
+func (s *shared) again() bool { return s.part.Load().again.Load() }
+
 // keep ends a part and keeps its writes. The error is ErrEnded if it has ended
-// already, and then it is undone, or wraps errLost.
+// already, and then it is undone, or wraps errLost or errWhole.
 func (s *shared) keep(tx *sql.Tx) error {
 	s.keeping.Store(true)
 	err := tx.Commit()
 	s.keeping.Store(false)
 	switch part := s.part.Load(); {
+	case part.whole.Load():
+		return errWhole
 	case part.conn.lost.Load():
 		return errLost
 	case !errors.Is(err, sql.ErrTxDone):
@@ -112,10 +143,13 @@ func (s *shared) keep(tx *sql.Tx) error {
 }
 
 // undo undoes a part, with everything open in it. After an error, the whole
-// transaction must be undone.
+// transaction must be undone: errWhole if nothing else is wrong with it.
 func (s *shared) undo(tx *sql.Tx) error {
 	err := tx.Rollback()
-	if s.part.Load().conn.lost.Load() {
+	switch part := s.part.Load(); {
+	case part.whole.Load():
+		return errWhole
+	case part.conn.lost.Load():
 		return errLost
 	}
 	if errors.Is(err, sql.ErrTxDone) {

@@ -23,9 +23,9 @@ import (
 // If it has not returned when its context has ended, its part is undone and the
 // writer goes on without it, so one that hangs does not block the others.
 //
-// If the transaction is undone, its written requests are run again, each in a
-// transaction of its own: then no other request can undo it, and a failed
-// commit is its own.
+// If the transaction is undone, its written requests are run again: together if
+// an effect has failed, see [shared], and otherwise each in a transaction of its
+// own. Then no other request can undo it, and a failed commit is its own.
 type writer struct {
 	shared  *shared
 	token   int64     // of this session; a newer one in the database has it
@@ -156,16 +156,22 @@ func (w *writer) serveOne(r *request) {
 	tx, err := w.begin()
 	if errors.Is(err, errLost) {
 		g.written = append(g.written, r) // like those before
-		w.abandon()
+		w.abandon(true)
 		return
 	}
 	if err != nil {
 		r.end(err)
-		w.abandon()
+		w.abandon(true)
 		return
 	}
 	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, terms: g.terms}); err == nil && r.apply != nil {
 		err = w.lend(r, tx)
+	}
+	if w.shared.again() {
+		_ = w.shared.undo(tx)
+		g.written = append(g.written, r)
+		w.abandon(false)
+		return
 	}
 	var lost error
 	if err != nil {
@@ -177,8 +183,12 @@ func (w *writer) serveOne(r *request) {
 		err = &effectError{undone(lost)}
 	}
 	r.end(err)
-	if lost != nil && lost != ErrEnded {
-		w.abandon()
+	switch lost {
+	case nil, ErrEnded:
+	case errWhole:
+		w.abandon(false)
+	default:
+		w.abandon(true)
 	}
 }
 
@@ -231,7 +241,7 @@ func (w *writer) lend(r *request, tx *sql.Tx) error {
 func (w *writer) commit() {
 	g := &w.group
 	if len(g.written) == 0 {
-		w.abandon()
+		w.abandon(true)
 		return
 	}
 	err := w.shared.commit()
@@ -239,7 +249,7 @@ func (w *writer) commit() {
 	case err == nil:
 		w.commits.Add(1)
 	case len(g.written) > 1:
-		w.abandon()
+		w.abandon(true)
 		return
 	case isConstraint(err):
 		err = &effectError{err}
@@ -250,14 +260,15 @@ func (w *writer) commit() {
 	w.forget()
 }
 
-// abandon undoes the group. Its written requests are run again.
-func (w *writer) abandon() {
+// abandon undoes the group. Its written requests are run again, alone if one of
+// them may be the cause.
+func (w *writer) abandon(alone bool) {
 	g := &w.group
 	if g.begun {
 		w.shared.rollback()
 	}
 	for _, r := range g.written {
-		r.alone = true
+		r.alone = r.alone || alone
 	}
 	w.mu.Lock()
 	w.mu.waiting = slices.Insert(w.mu.waiting, 0, g.written...)

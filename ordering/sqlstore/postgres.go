@@ -246,7 +246,7 @@ func (b *postgres) lockParking(ctx context.Context, tx *transaction, t termOf, p
 		return err
 	}
 	return b.compare(ctx, tx, t, fences, `SELECT stream, fence FROM ordering_streams
-		WHERE consumer = $2 AND (stream = ANY($1) OR parking = $3) ORDER BY stream FOR UPDATE`, parking)
+		WHERE consumer = $2 AND (stream = ANY($1) OR parking = $3 AND parking <> '') ORDER BY stream FOR UPDATE`, parking)
 }
 
 // check implements backend.

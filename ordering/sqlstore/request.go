@@ -18,8 +18,10 @@ type step func(ctx context.Context, tx *transaction) error
 // transaction is one of the store's own.
 type transaction struct {
 	*sql.Tx
-	terms  map[partition]*termRow // on SQLite, the latest ones read so far; nil for one there is not
-	failed error                  // within Together, of a call that may have written a part
+	terms   map[partition]*termRow // on SQLite, the latest ones read so far; nil for one there is not
+	failed  error                  // within Together, of a call that may have written a part
+	session Session                // of an effect, on PostgreSQL
+	commits []*commit              // on PostgreSQL, what is to be written with the COMMIT
 }
 
 // request is a write to SQLite that a caller asks for. Until done is closed,

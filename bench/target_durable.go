@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/interlock-go/interlock/bench/durable"
 	"github.com/interlock-go/interlock/bench/model"
@@ -13,7 +14,7 @@ type Durable struct {
 	Overheads []durable.Overhead // by positions of an event
 	Idle      durable.Idle
 	SQLite    []durable.Throughput // by load and workers
-	Postgres  []durable.Throughput // by load
+	Postgres  []durable.Throughput // by load and distance
 }
 
 // MeasureDurable measures all that package durable does.
@@ -36,11 +37,13 @@ func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 			}
 			d.SQLite = append(d.SQLite, t)
 		}
-		t, err := durable.MeasurePostgres(ctx, load, 8, e.TableRounds, e.TableMsgs)
-		if err != nil {
-			return d, err
+		for _, distance := range []time.Duration{0, time.Millisecond} {
+			t, err := durable.MeasurePostgres(ctx, load, 8, e.TableRounds, e.TableMsgs, distance)
+			if err != nil {
+				return d, err
+			}
+			d.Postgres = append(d.Postgres, t)
 		}
-		d.Postgres = append(d.Postgres, t)
 	}
 	return d, nil
 }
@@ -66,8 +69,11 @@ func (d Durable) Targets() (targets []Target) {
 		targets = append(targets, grouped, single)
 	}
 	for _, t := range d.Postgres {
-		least := map[durable.Load]float64{durable.Spread: 4, durable.Hot: 5}[t.Load]
-		targets = append(targets, atLeast(fmt.Sprintf("PostgreSQL, %s, to one by one", t.Load), t.Row(durable.Interlock).Times(t.Row(durable.OneByOne)), least, "×"))
+		least, where := map[durable.Load]float64{durable.Spread: 4, durable.Hot: 5}[t.Load], ""
+		if t.Distance > 0 {
+			least, where = map[durable.Load]float64{durable.Spread: 4, durable.Hot: 20}[t.Load], fmt.Sprintf(", %v away", t.Distance)
+		}
+		targets = append(targets, atLeast(fmt.Sprintf("PostgreSQL%s, %s, to one by one", where, t.Load), t.Row(durable.Interlock).Times(t.Row(durable.OneByOne)), least, "×"))
 	}
 	return targets
 }

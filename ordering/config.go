@@ -118,6 +118,10 @@ type Config[T any] struct {
 	// Replayer is asked for missing events. Default: none, so that GapPolicy
 	// applies after GapTimeout.
 	Replayer Replayer
+	// MaxReplays bounds the calls of the Replayer that are under way at a time, and
+	// so their goroutines; the gaps of further streams wait for their turn. A
+	// replay takes as long as its source, with all attempts. Default: 256.
+	MaxReplays int
 	// GapPolicy is the policy for a stream whose missing events the replayer
 	// could not get: Park closes it there, DeadLetter skips the numbers, with a
 	// record, and Stop stops the sequencer. Default: Park. Numbers that never
@@ -175,6 +179,7 @@ type Config[T any] struct {
 
 func (c Config[T]) withDefaults() Config[T] {
 	settings.Default(&c.GapTimeout, 2*time.Second)
+	settings.Default(&c.MaxReplays, 256)
 	settings.Default(&c.MaxSkip, 1000)
 	settings.Default(&c.MaxCrashes, 5)
 	settings.Default(&c.MaxEarly, 1024)
@@ -233,6 +238,7 @@ func (c Config[T]) validate() error {
 	p.Add(c.StoreTimeout < 0, "StoreTimeout is negative: %v", c.StoreTimeout)
 	p.Add(c.GapTimeout < 0, "GapTimeout is negative: %v", c.GapTimeout)
 	p.Add(c.MaxSkip < 0, "MaxSkip is negative: %d", c.MaxSkip)
+	p.Add(c.MaxReplays < 0, "MaxReplays is negative: %d", c.MaxReplays)
 	p.Add(c.MaxEarly < 0, "MaxEarly is negative: %d", c.MaxEarly)
 	p.Add(c.MaxEarlyTotal < 0, "MaxEarlyTotal is negative: %d", c.MaxEarlyTotal)
 	p.Add(c.MaxEarlyBytes < 0, "MaxEarlyBytes is negative: %d", c.MaxEarlyBytes)

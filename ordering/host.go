@@ -21,7 +21,7 @@ func (c Config[T]) core(h core.Host) core.Config {
 		policy = core.StopAtGap
 	}
 	return core.Config{
-		GapTimeout: c.GapTimeout, GapPolicy: policy, MaxSkip: c.MaxSkip,
+		GapTimeout: c.GapTimeout, GapPolicy: policy, MaxSkip: c.MaxSkip, MaxReplays: c.MaxReplays,
 		MaxEarly: c.MaxEarly, MaxEarlyTotal: c.MaxEarlyTotal, MaxEarlyBytes: c.MaxEarlyBytes,
 		MaxActive: c.MaxActive, IdleTTL: c.IdleTTL,
 		MaxSpread: c.MaxSpread, SpreadStops: c.Spread == dispatcher.Stop,

@@ -125,8 +125,8 @@ type Term interface {
 	// Look tells what is known of numbers, for each of the positions, all of
 	// one moment. It waits for writes of their streams that are under way, also
 	// those of a caller that has lost the connection just then: what Look says is
-	// not done will not be made so by a commit that had begun. The error may
-	// wrap ErrFenced.
+	// not done will not be made so by a commit that had failed before, for
+	// whatever reason. The error may wrap ErrFenced.
 	Look(ctx context.Context, positions []Position) ([]NumberState, error)
 
 	// LookCommands returns the job states of commands, for each of the IDs, all

@@ -4,16 +4,25 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
+type measuring func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error)
+
+var databases = map[string]measuring{"SQLite": MeasureSQLite, "PostgreSQL": at(0), "PostgreSQL-1ms": at(time.Millisecond)}
+
+func at(distance time.Duration) measuring {
+	return func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error) {
+		return MeasurePostgres(ctx, load, workers, rounds, n, distance)
+	}
+}
+
 // What is measured must work; how fast it is depends on the machine.
 
 func TestThroughput(t *testing.T) {
-	for name, measure := range map[string]func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error){
-		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
-	} {
+	for name, measure := range databases {
 		t.Run(name, func(t *testing.T) {
 			for _, load := range []Load{Spread, Hot} {
 				result, err := measure(t.Context(), load, workers, 1, 200)
@@ -55,9 +64,7 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 
 // The same iterations by every contender, for benchstat.
 func BenchmarkThroughput(b *testing.B) {
-	for name, measure := range map[string]func(ctx context.Context, load Load, workers, rounds, n int) (Throughput, error){
-		"SQLite": MeasureSQLite, "PostgreSQL": MeasurePostgres,
-	} {
+	for name, measure := range databases {
 		for load, short := range map[Load]string{Spread: "spread", Hot: "hot"} {
 			b.Run(name+"/"+short, func(b *testing.B) {
 				result, err := measure(b.Context(), load, workers, 1, max(b.N, 100))

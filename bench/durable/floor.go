@@ -6,6 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -75,24 +78,52 @@ func (f *floor) transaction(ctx context.Context, entries []entry) error {
 		return err
 	}
 	for i := range entries {
-		if err := f.write(ctx, &entries[i]); err != nil {
+		if err := entries[i].write(ctx, f.exec); err != nil {
 			return err
 		}
 	}
 	return f.exec(ctx, commit)
 }
 
-func (f *floor) write(ctx context.Context, e *entry) error {
+// write is an entry's effect, with what the sequencer's store keeps of it.
+func (e *entry) write(ctx context.Context, exec execer) error {
 	started := time.Now()
-	if err := e.apply(ctx, f.exec); err != nil {
+	if err := e.apply(ctx, exec); err != nil {
 		return err
 	}
 	for _, p := range e.event.Positions {
-		if err := f.exec(ctx, upsertPosition, p.Stream.String(), int64(p.Number)); err != nil {
+		if err := exec(ctx, upsertPosition, p.Stream.String(), int64(p.Number)); err != nil {
 			return err
 		}
 	}
-	return f.exec(ctx, insertJob, e.event.ID, ordering.FormatSequenceID(e.event.Positions), 1, 1, "", started.UnixNano(), time.Now().UnixNano())
+	return exec(ctx, insertJob, e.event.ID, ordering.FormatSequenceID(e.event.Positions), 1, 1, "", started.UnixNano(), time.Now().UnixNano())
+}
+
+// pipeline is run on PostgreSQL with all statements of a transaction sent at once.
+func (f *floor) pipeline(ctx context.Context, entries []entry, group int) error {
+	return f.conn.Raw(func(c any) error {
+		conn := c.(*stdlib.Conn).Conn()
+		for len(entries) > 0 {
+			n := min(group, len(entries))
+			batch := &pgx.Batch{}
+			batch.Queue(begin)
+			for i := range entries[:n] {
+				err := entries[i].write(ctx, func(_ context.Context, statement string, args ...any) error {
+					batch.Queue(statement, args...)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			batch.Queue(commit)
+			if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+			entries = entries[n:]
+		}
+		return nil
+	})
 }
 
 func (f *floor) exec(ctx context.Context, statement string, args ...any) error {

@@ -16,20 +16,24 @@ import (
 
 // Contenders.
 const (
-	OneByOne  = "one by one" // a plain loop on one connection, a transaction for each event
-	ByHand    = "grouped"    // the same with as many events in a transaction as the sequencer has
-	Interlock = "interlock"  // the sequencer and its store
+	OneByOne  = "one by one"         // a plain loop on one connection, a transaction for each event
+	ByHand    = "grouped"            // the same with as many events in a transaction as the sequencer has
+	Pipelined = "grouped, pipelined" // and all statements of a transaction sent at once
+	Interlock = "interlock"          // the sequencer and its store; on PostgreSQL, handlers queue their statements
+	Waiting   = "interlock, sql.Tx"  // with handlers that wait for each statement, on PostgreSQL
 )
 
 // Throughput is how fast contenders write the ledger into a database.
 type Throughput struct {
-	Database string
-	Load     Load
-	Workers  int           // of the sequencer
-	Entries  int           // per round
-	Flush    time.Duration // of one page, to the disk that the database is on
-	Group    float64       // events in one of the sequencer's transactions, in the mean; 0 if unknown
-	Rows     []Row
+	Database  string
+	Load      Load
+	Workers   int           // of the sequencer
+	Entries   int           // per round
+	Distance  time.Duration // what the link to the server adds to a round trip
+	RoundTrip time.Duration // what one takes at best; 0 without a server
+	Flush     time.Duration // of one page, to the disk that the database is on
+	Group     float64       // events in one of the sequencer's transactions, in the mean; 0 if unknown
+	Rows      []Row
 }
 
 // Row is one contender's result.
@@ -131,6 +135,9 @@ func (t Throughput) Write(w io.Writer) error {
 	one := t.Row(OneByOne)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, %d workers: to append a page to a file and flush it to the disk takes %v.", t.Database, t.Load, t.Workers, t.Flush.Round(time.Microsecond))
+	if t.RoundTrip > 0 {
+		fmt.Fprintf(&b, "\nA round trip to the server takes %v.", t.RoundTrip.Round(10*time.Microsecond))
+	}
 	if t.Group > 0 {
 		fmt.Fprintf(&b, " The sequencer's transactions\nhad %.1f events in the mean.", t.Group)
 	}

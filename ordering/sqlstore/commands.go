@@ -22,8 +22,8 @@ func commandArgs(consumer int64, id string, j ordering.JobState) []any {
 }
 
 // commitCommand keeps the job state of a command that is not known.
-func (s *Store) commitCommand(ctx context.Context, tx *transaction, c *commit) error {
-	if err := s.backend.inTerm(ctx, tx, c.term); err != nil {
+func (b *sqlite) commitCommand(ctx context.Context, tx *transaction, c *commit) error {
+	if err := b.inTerm(ctx, tx, c.term); err != nil {
 		return err
 	}
 	n, err := affected(tx.ExecContext(ctx, putCommand, c.job...))

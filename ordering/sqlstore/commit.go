@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,14 @@ type commit struct {
 	simple  bool     // it can be written as most are, by advance
 	job     []any    // the arguments of putJob, or of putCommand
 	made    time.Time
+	noted   bool // it is written when its transaction is committed, see [postgres]
 }
 
-// endedAt is the index, in commit.job, of the time when the job ended.
-const endedAt = 10
+// Indexes in commit.job, of the time when the job ended, and of a command's reply.
+const (
+	endedAt = 10
+	replyAt = 8
+)
 
 func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, error) {
 	if err := r.Validate(); err != nil {
@@ -88,7 +93,7 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	if tx := s.together(ctx); tx != nil {
 		return s.doTogether(ctx, tx, c, nil)
 	}
-	return s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.commit(ctx, tx, c) }, nil)
+	return s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.backend.commit(ctx, tx, c) }, nil)
 }
 
 // Do makes the effect of a job and its record durable together, or neither: it
@@ -104,51 +109,72 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // a panic it is a [*dispatcher.PanicError]. apply must return the errors of its
 // statements: on PostgreSQL nothing can be committed after one, and Do fails
 // with [ErrEnded], as it does if apply ends the transaction. Other errors wrap
-// [ordering.ErrDuplicate] or [ordering.ErrFenced], in which case apply was not
-// called, or are a [*ordering.StoreError], or come from a check at commit, such
-// as a deferred constraint. If the connection is lost during the commit, the
-// transaction may have been committed all the same; then the next attempt
-// correctly finds a duplicate.
+// [ordering.ErrDuplicate] or [ordering.ErrFenced], or are a [*ordering.StoreError],
+// or come from a check at commit, such as a deferred constraint. On PostgreSQL the
+// numbers are written after the effect, with the COMMIT: so apply may have been
+// called for a duplicate, and what it has written is rolled back. If the connection
+// is lost during the commit, the transaction may have been committed all the same;
+// then the next attempt correctly finds a duplicate.
 //
 // apply must not release keys with [dispatcher.Release], since its effect is
 // not final before the commit. A sequencer's handlers cannot; set
 // dispatcher.Config.StrictLocking on a dispatcher of your own.
 //
-// On PostgreSQL each effect has a transaction of its own. On SQLite, which has
-// one writer, the effects of jobs that wait at the same time run one after the
-// other in one transaction:
+// On PostgreSQL each effect has a transaction of its own. It costs the round trips of
+// its own statements and one more, and another one if the first of them is a query.
+// On SQLite, which has one writer, the effects of jobs that wait at the same time
+// run one after the other in one transaction:
 //
 //   - If one fails, all of it is rolled back, and the others are called once more,
 //     so apply may be called twice, with the first call rolled back. The next 256
 //     effects have a savepoint each, so that effects that often fail do not make
 //     others run twice.
-//   - An effect may use savepoints; those left open are rolled back or released with
-//     it. The first one in a store to do so is called once more, and from then on
-//     all have a savepoint of their own, which takes time. Statements that would end the shared transaction, or change the
-//     connection for others, are refused with [ErrForbidden].
+//   - An effect may use savepoints; those left open are rolled back or released
+//     with it. The first one in a store to do so is called once more, and from then
+//     on all have a savepoint of their own, which takes time. Statements that would
+//     end the shared transaction, or change the connection for others, are refused
+//     with [ErrForbidden].
 //   - An effect that makes SQLite roll back everything, by INSERT OR ROLLBACK
 //     for example, fails alone.
 //   - One that hangs fails when its time is over, and the others go on, while
 //     Do waits for it to return. The time of an attempt
 //     ([dispatcher.Config].Timeout) begins when its turn comes.
 func (s *Store) Do(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, tx *sql.Tx) error) error {
+	return s.do(ctx, job, func(ctx context.Context, tx *sql.Tx, _ Session) error { return apply(ctx, tx) })
+}
+
+// DoRaw is [Store.Do] for an effect that uses the driver's connection instead of a
+// transaction of package database/sql. It is of PostgreSQL only, for drivers: package
+// postgres makes a pgx.Tx of it. apply must not keep the connection.
+func (s *Store) DoRaw(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, conn Session) error) error {
+	return s.do(ctx, job, func(ctx context.Context, _ *sql.Tx, session Session) error {
+		if session == nil {
+			return fmt.Errorf("sqlstore: effects on SQLite have no connection of their own: %w", errors.ErrUnsupported)
+		}
+		return apply(ctx, session)
+	})
+}
+
+func (s *Store) do(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, tx *sql.Tx, session Session) error) error {
 	c, err := s.newCommit(ctx, job.Record())
 	if err != nil {
 		return err
 	}
+	own := s.together(ctx)
 	effect := func(ctx context.Context, tx *sql.Tx) error {
 		began := time.Now()
-		if err := apply(effectContext{ctx, s}, tx); err != nil {
+		if err := apply(effectContext{ctx, s}, tx, own.session); err != nil {
 			return err
 		}
 		return c.amend(ctx, tx, job.Replied(), time.Since(began))
 	}
-	if tx := s.together(ctx); tx != nil {
-		err = s.doTogether(ctx, tx, c, effect)
+	if own != nil {
+		err = s.doTogether(ctx, own, c, effect)
 	} else {
 		err = s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error {
+			own = tx
 			c.job[endedAt] = c.ended()
-			return s.commit(ctx, tx, c)
+			return s.backend.commit(ctx, tx, c)
 		}, effect)
 	}
 	if err == nil {
@@ -164,13 +190,19 @@ func (c *commit) amend(ctx context.Context, tx *sql.Tx, reply []byte, took time.
 		c.Reply = reply
 		return c.Validate()
 	}
+	if c.noted {
+		c.Reply, c.job[endedAt] = reply, c.ended()
+		if c.IsCommand() {
+			c.job[replyAt] = reply
+		}
+		return nil
+	}
 	replies := !bytes.Equal(reply, c.Reply)
 	if took < longEffect && !replies {
 		return nil
 	}
-	// If that fails, the commit fails too and says why: the connection was
-	// lost, or PostgreSQL accepts no statement any more since one of the effect
-	// has failed. Neither is an error returned by the effect.
+	// If that fails, the commit fails too and says why: the connection was lost,
+	// which is not an error returned by the effect.
 	if c.IsCommand() {
 		_, _ = tx.ExecContext(ctx, `UPDATE ordering_commands SET ended = $1, reply = $2 WHERE consumer = $3 AND id = $4`,
 			c.ended(), reply, c.term.consumer, c.Event.ID)
@@ -186,7 +218,8 @@ func (c *commit) amend(ctx context.Context, tx *sql.Tx, reply []byte, took time.
 const longEffect = 5 * time.Millisecond
 
 // InTx returns a handler that does all its work in the transaction in which the
-// event's numbers become done; see [Store.Do]. With [Store.Together] those of
+// event's numbers become done; see [Store.Do]. Package postgres has one for
+// transactions of pgx, with fewer round trips. With [Store.Together] those of
 // events that wait for each other share it. On SQLite such handlers run one at a
 // time: use Do for one that computes for long, or waits.
 func InTx[T any](s *Store, handler func(ctx context.Context, tx *sql.Tx, job ordering.Job[T]) error) ordering.Handler[T] {
@@ -195,13 +228,14 @@ func InTx[T any](s *Store, handler func(ctx context.Context, tx *sql.Tx, job ord
 	}
 }
 
-// commit marks the numbers of an event, or a command, as done.
-func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
+// commit implements backend: it is written at once, since the effects of others follow
+// in the same transaction.
+func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 	var err error
 	if c.IsCommand() {
-		err = s.commitCommand(ctx, tx, c)
+		err = b.commitCommand(ctx, tx, c)
 	} else {
-		err = s.commitNumbers(ctx, tx, c)
+		err = b.commitNumbers(ctx, tx, c)
 	}
 	if err == nil && c.Held {
 		err = forgetHeld(ctx, tx, c.term.consumer, c.JobState.Positions)
@@ -212,13 +246,13 @@ func (s *Store) commit(ctx context.Context, tx *transaction, c *commit) error {
 	return err
 }
 
-func (s *Store) commitNumbers(ctx context.Context, tx *transaction, c *commit) (err error) {
-	if b, ok := s.backend.(*sqlite); ok && tx.numbers != nil {
+func (b *sqlite) commitNumbers(ctx context.Context, tx *transaction, c *commit) (err error) {
+	if tx.numbers != nil {
 		return b.note(ctx, tx, c)
 	}
 	moved := 0
 	if c.simple {
-		if moved, err = s.backend.advance(ctx, tx, c); err != nil {
+		if moved, err = b.advance(ctx, tx, c); err != nil {
 			return err
 		}
 	}
@@ -226,7 +260,7 @@ func (s *Store) commitNumbers(ctx context.Context, tx *transaction, c *commit) (
 		if err := c.moveBack(ctx, tx, moved); err != nil {
 			return err
 		}
-		if err := s.commitOutOfOrder(ctx, tx, c); err != nil {
+		if err := b.commitOutOfOrder(ctx, tx, c); err != nil {
 			return err
 		}
 		if err := c.putJob(ctx, tx); err != nil {
@@ -258,36 +292,55 @@ func (c *commit) moveBack(ctx context.Context, tx *transaction, moved int) error
 
 // commitOutOfOrder is commit for numbers that are not all the next ones of
 // their streams, or that the caller may not commit.
-func (s *Store) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit) error {
-	if err := s.backend.inTerm(ctx, tx, c.term); err != nil {
-		return err
-	}
-	rows, err := s.backend.lock(ctx, tx, c.term, c.streams)
+func (b *sqlite) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit) error {
+	rows, done, err := c.check(ctx, b, tx)
 	if err != nil {
 		return err
-	}
-	done := make([]ordering.Spans, len(rows))
-	for i, r := range rows {
-		if !s.backend.fences(c.term, r, c.fences[i]) {
-			return c.term.fenced(ctx, tx, r.stream, c.fences[i])
-		}
-		if err := r.knows(uint64(c.known[i])); err != nil {
-			return err
-		}
-		if r.spans > 0 {
-			if done[i], err = loadSpans(ctx, tx, c.term.consumer, r.stream); err != nil {
-				return err
-			}
-		}
-		if n := uint64(c.numbers[i]); n <= r.last || done[i].Contains(n) {
-			return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, r.stream, n)
-		}
 	}
 	for i, r := range rows {
 		n := uint64(c.numbers[i])
 		if err := writeDone(ctx, tx, c.term.consumer, r, done[i], ordering.Span{From: n, To: n}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// check returns an error unless the numbers can be made done, and otherwise the rows of
+// the streams, locked, with what is done above last.
+func (c *commit) check(ctx context.Context, b backend, tx *transaction) ([]row, []ordering.Spans, error) {
+	if err := b.inTerm(ctx, tx, c.term); err != nil {
+		return nil, nil, err
+	}
+	rows, err := b.lock(ctx, tx, c.term, c.streams)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := make([]ordering.Spans, len(rows))
+	for i, r := range rows {
+		if r.spans > 0 {
+			if done[i], err = loadSpans(ctx, tx, c.term.consumer, r.stream); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := c.fits(ctx, b, tx, i, r, done[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rows, done, nil
+}
+
+// fits returns an error unless the number with index i can be made done in its
+// stream, in which done is what is done above last.
+func (c *commit) fits(ctx context.Context, b backend, tx *transaction, i int, r row, done ordering.Spans) error {
+	if !b.fences(c.term, r, c.fences[i]) {
+		return c.term.fenced(ctx, tx, r.stream, c.fences[i])
+	}
+	if err := r.knows(uint64(c.known[i])); err != nil {
+		return err
+	}
+	if n := uint64(c.numbers[i]); n <= r.last || done.Contains(n) {
+		return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, r.stream, n)
 	}
 	return nil
 }

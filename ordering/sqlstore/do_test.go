@@ -142,11 +142,10 @@ func TestEffectAndNumberAreOne(t *testing.T) {
 		assert.True(t, j.IsCommitted())
 
 		t.Log("a duplicate has no effect")
-		err := store.Do(t.Context(), job(t, store, "a", 1), func(context.Context, *sql.Tx) error {
-			t.Error("called")
-			return nil
-		})
+		err := store.Do(t.Context(), job(t, store, "a", 1), effect("a-1"))
 		require.ErrorIs(t, err, ordering.ErrDuplicate)
+		require.NotErrorAs(t, err, new(*ordering.StoreError))
+		require.Equal(t, 1, effects(t, store))
 
 		t.Log("an effect that fails leaves the number undone")
 		broken := errors.New("broken")

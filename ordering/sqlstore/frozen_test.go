@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -32,8 +33,11 @@ func TestAFrozenHolder(t *testing.T) {
 		})
 	}()
 	<-asleep
-	taken := job(t, heir, "a", 1) // waits for the row
-	require.NoError(t, heir.Do(t.Context(), taken, effect("heir")))
+	taken := job(t, heir, "a", 1)
+	require.NoError(t, heir.Do(t.Context(), taken, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `LOCK TABLE effects IN SHARE ROW EXCLUSIVE MODE`) // waits for the session of the frozen one
+		return errors.Join(err, effect("heir")(ctx, tx))
+	}))
 	close(wake)
 	require.ErrorAs(t, <-told, new(*ordering.StoreError))
 	assert.False(t, j.IsCommitted())

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -22,12 +21,12 @@ type streamOf struct {
 	stream   string
 }
 
-// numbered is a stream's row, and what is done above its last, with those that are to
-// be written; was and ended are what the tables have.
+// numbered is a stream's row as it is to be written.
 type numbered struct {
 	row
-	done, was ordering.Spans
-	ends      uint64 // the stream's last number, if one of the events has it
+	done ordering.Spans // above last
+	was  ordering.Spans // what the table has of them
+	ends uint64         // the stream's last number, if one of the events has it
 }
 
 // note makes the numbers of an event done, to be written by [numbers.write].
@@ -41,14 +40,8 @@ func (b *sqlite) note(ctx context.Context, tx *transaction, c *commit) error {
 		if err != nil {
 			return err
 		}
-		if !b.fences(c.term, n.row, c.fences[i]) {
-			return c.term.fenced(ctx, tx, stream, c.fences[i])
-		}
-		if err := n.knows(uint64(c.known[i])); err != nil {
+		if err := c.fits(ctx, b, tx, i, n.row, n.done); err != nil {
 			return err
-		}
-		if place := uint64(c.numbers[i]); place <= n.last || n.done.Contains(place) {
-			return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, stream, place)
 		}
 		streams[i] = n
 	}

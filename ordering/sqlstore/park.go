@@ -159,12 +159,24 @@ func (t *term) Unpark(ctx context.Context, id string, fences ordering.Fences) er
 	})
 }
 
+// closedBy, completed by a condition and a bracket, is the condition that a stream
+// is closed by a parking. The nested query is answered by the index of closed
+// streams alone; without it, SQLite visits all streams of the consumer.
+const closedBy = ` AND stream IN (SELECT stream FROM ordering_streams WHERE consumer = $1 AND parking <> '' AND parking`
+
+// Statements with closedBy: to open the streams of a parking, and to list closed
+// streams, to be completed likewise.
+const (
+	openStreams   = `UPDATE ordering_streams SET parking = '', closed_at = 0, bound = '' WHERE consumer = $1` + closedBy + ` = $2)`
+	closedStreams = `SELECT parking, stream, closed_at, bound, held FROM ordering_streams WHERE consumer = $1` + closedBy
+)
+
 func (t *termOf) unpark(ctx context.Context, tx *transaction, id string) error {
 	if id == "" {
 		return nil
 	}
 	for _, statement := range []string{
-		`UPDATE ordering_streams SET parking = '', closed_at = 0, bound = '' WHERE consumer = $1 AND parking = $2`,
+		openStreams,
 		`DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2`,
 		`DELETE FROM ordering_parkings WHERE consumer = $1 AND id = $2`,
 	} {
@@ -190,9 +202,8 @@ func (r reader) Parked(ctx context.Context, ids ...string) (list []ordering.Park
 		return nil, storeError("parked", err)
 	}
 	const all = `SELECT body FROM ordering_parkings WHERE consumer = $1`
-	const closed = `SELECT parking, stream, closed_at, bound, held FROM ordering_streams WHERE consumer = $1 AND parking <> ''`
 	if len(ids) == 0 || len(ids) >= manyParkings {
-		list, err = r.store.parked(ctx, all, closed, []any{consumer})
+		list, err = r.store.parked(ctx, all, closedStreams+` <> '')`, []any{consumer})
 	} else {
 		in := ` IN ($2`
 		args := []any{consumer, ids[0]}
@@ -200,7 +211,7 @@ func (r reader) Parked(ctx context.Context, ids ...string) (list []ordering.Park
 			in += fmt.Sprintf(`, $%d`, i+3)
 			args = append(args, id)
 		}
-		list, err = r.store.parked(ctx, all+` AND id`+in+`)`, closed+` AND parking`+in+`)`, args)
+		list, err = r.store.parked(ctx, all+` AND id`+in+`)`, closedStreams+in+`))`, args)
 	}
 	if len(ids) >= manyParkings {
 		wanted := make(map[string]bool, len(ids))

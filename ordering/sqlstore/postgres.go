@@ -3,9 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,7 @@ import (
 // that have a transaction may also read outside it, and the store's own work
 // does not depend on handlers.
 type Pools struct {
-	Handlers *sql.DB // for [Store.Do] and commits: one connection for each handler at work
+	Handlers *sql.DB // for [Store.Do] and commits: one [Session] for each handler at work
 	Own      *sql.DB // for all other work of the store; a few connections
 	Reads    *sql.DB // for [Store.DB]
 }
@@ -49,27 +48,41 @@ var ErrPooled = sqldb.ErrPooled
 
 // postgres is the backend of a PostgreSQL database. Rows of streams are locked
 // in the order of the streams, so that transactions cannot deadlock on them.
+//
+// The numbers of an event are written after its effect, together with the COMMIT, in one
+// round trip: if they cannot be done, the transaction fails. So a commit holds no lock
+// before it is sent, and if the connection is lost then, it may be carried out at any
+// time after that, until its session has ended. Whoever wants to know what became of it
+// must settle that first.
 type postgres struct {
 	db       *sql.DB
 	handlers *sql.DB
 	limit    *duration // of an effect
 	commits  atomic.Int64
+	doubts   doubts
 }
 
 func (b *postgres) alone(_ context.Context, do func(db *sql.DB) error) error { return do(b.db) }
 
+// write implements backend, for the store's own work.
 func (b *postgres) write(ctx context.Context, do step) error {
-	return b.transact(ctx, b.db, nil, do, nil)
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of what was not committed
+	if err := do(ctx, &transaction{Tx: tx}); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	b.commits.Add(1)
+	return nil
 }
 
-// Committer is a connection of [Pools].Handlers that commits a transaction only
-// after a call of MayCommit, and otherwise rolls it back with [ErrEnded]: so an
-// effect cannot commit its own transaction.
-type Committer interface{ MayCommit() }
-
-// writeFor implements backend. It takes the connection of the transaction
-// itself, to call MayCommit on it. The wait for that connection does not count
-// as time of the attempt, so effects that hang do not use it up.
+// writeFor implements backend. The wait for a connection does not count as time of the
+// attempt, so effects that hang do not use it up.
 func (b *postgres) writeFor(ctx context.Context, do step, apply effect) error {
 	own, began := left(ctx), time.Now()
 	waiting, leave := patient(ctx)
@@ -87,46 +100,70 @@ func (b *postgres) writeFor(ctx context.Context, do step, apply effect) error {
 		defer end()
 		ctx = again
 	}
-	var committer Committer
-	if err := conn.Raw(func(c any) error { committer, _ = c.(Committer); return nil }); err != nil {
+	var session Session
+	if err := conn.Raw(func(c any) error { session, _ = c.(Session); return nil }); err != nil {
 		return err
 	}
-	return b.transact(ctx, conn, committer, do, apply)
+	if session == nil {
+		return errors.New("sqlstore: the connections of Pools.Handlers are no Sessions")
+	}
+	return b.transact(ctx, conn, session, do, apply)
 }
 
-func (b *postgres) transact(ctx context.Context, db interface {
-	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
-}, committer Committer, do step, apply effect) error {
-	tx, err := db.BeginTx(ctx, nil)
+func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session, do step, apply effect) error {
+	// Package database/sql must not roll back by itself when ctx ends, while the effect
+	// uses the connection.
+	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of what was not committed
-	if err = do(ctx, &transaction{Tx: tx}); err == nil && apply != nil {
+	own := &transaction{Tx: tx, session: session}
+	if err = do(ctx, own); err == nil && apply != nil {
 		limited, cancel := b.limit.context(ctx)
 		err = apply.run(limited, tx)
 		cancel()
+	}
+	var statements []Statement
+	if err == nil {
+		statements, err = b.finish(ctx, own)
+	}
+	if err == nil {
+		err = ctx.Err()
 	}
 	if err != nil {
 		if lost := tx.Rollback(); lost != nil && !errors.Is(lost, sql.ErrTxDone) && ctx.Err() == nil {
 			return errors.Join(err, lost) // also if it came to light in the caller's effect
 		}
-		return err
+		return b.explain(ctx, own, err)
 	}
-	if committer != nil {
-		committer.MayCommit()
-	}
+	session.CommitWith(ctx, statements)
 	switch err := tx.Commit(); {
 	case err == nil:
 		b.commits.Add(1)
 		return nil
+	case session.InDoubt():
+		b.doubts.add(session.Lock())
+		return err
 	case errors.Is(err, ErrEnded):
 		return &effectError{err}
-	case errors.Is(err, sql.ErrTxDone) && committer != nil && ctx.Err() == nil:
+	case errors.Is(err, sql.ErrTxDone):
 		return &effectError{ErrEnded}
 	default:
-		return commitError(err)
+		return b.explain(ctx, own, commitError(err))
 	}
+}
+
+// explain returns the error of a transaction whose statements have failed.
+func (b *postgres) explain(ctx context.Context, tx *transaction, err error) error {
+	var failed *StatementError
+	switch {
+	case !errors.As(err, &failed):
+		return err
+	case failed.Own:
+		return b.refused(ctx, tx.commits, failed.Err)
+	}
+	return &effectError{failed.Err}
 }
 
 // commitError marks the error of a commit as the effect's if the server refused
@@ -135,7 +172,7 @@ func (b *postgres) transact(ctx context.Context, db interface {
 func commitError(err error) error {
 	const constraint, conflict = "23", "40" // classes of errors
 	var server interface{ SQLState() string }
-	if errors.As(err, &server) {
+	if errors.As(err, &server) && !errors.As(err, new(*StatementError)) {
 		if state := server.SQLState(); strings.HasPrefix(state, constraint) || strings.HasPrefix(state, conflict) {
 			return &effectError{err}
 		}
@@ -182,41 +219,21 @@ func (b *postgres) inTerm(ctx context.Context, tx *transaction, t termOf) error 
 	return err
 }
 
-// takeOver gives streams new fencing tokens. It need not be on disk when it
-// returns: if the server crashes and loses it, the old token is valid again and
-// the new one refused, so there is still exactly one holder that can commit.
-//
-// A lost token must not be issued again. So tokens are times of the server's
-// clock, in microseconds; if that goes back, they continue from the last one.
-const takeOver = `
-	WITH term AS MATERIALIZED (
-		SELECT ordering_in_term($2, $3, $4, $5) AS goes_on
-	), unflushed AS MATERIALIZED (
-		SELECT set_config('synchronous_commit', 'off', true)
-	), taken AS (
-		INSERT INTO ordering_streams (consumer, stream, last, fence, part)
-		SELECT $2, stream, 0, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $3
-		FROM term, unflushed, unnest($1::text[]) stream WHERE goes_on ORDER BY stream COLLATE "C"
-		ON CONFLICT (consumer, stream) DO UPDATE SET fence = greatest(ordering_streams.fence + 1, excluded.fence), part = excluded.part
-		RETURNING stream, last, spans, ended, fence, parking, closed_at)
-	SELECT * FROM taken ORDER BY stream`
-
-// acquire implements backend. It reads the held events after the streams are
-// taken over, so that they are no older than the rest.
-func (b *postgres) acquire(ctx context.Context, t termOf, streams []string) ([]row, error) {
-	rows, err := b.rows(ctx, b.db, takeOver, streams, t.consumer, t.info.Partition, t.info.Number, t.info.Token)
-	if err != nil {
-		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, t.isOver(ctx, b.db)
-	}
-	i := 0
+// acquire implements backend, in one round trip.
+func (b *postgres) acquire(ctx context.Context, t termOf, streams []string) (rows []row, err error) {
 	err = each(ctx, b.db, func(scan func(...any) error) error {
-		i++
-		return scan(&rows[i-1].heldAt)
-	}, `SELECT coalesce((SELECT min(number) FROM ordering_held_positions h WHERE h.consumer = $2 AND h.stream = w), 0)
-		FROM unnest($1::text[]) WITH ORDINALITY AS list (w, place) ORDER BY place`, streams, t.consumer)
+		var r row
+		var done sql.NullString
+		err := scan(&r.stream, &r.last, &r.ended, &r.fence, &r.parking, &r.closedAt, &r.heldAt, &done)
+		if err == nil && done.Valid {
+			err = json.Unmarshal([]byte(done.String), &r.done)
+		}
+		rows = append(rows, r)
+		return err
+	}, `SELECT * FROM ordering_acquire($1, $2, $3, $4, $5)`, t.consumer, t.info.Partition, t.info.Number, t.info.Token, streams)
+	if err == nil && len(rows) == 0 {
+		err = t.isOver(ctx, b.db)
+	}
 	return rows, err
 }
 
@@ -246,7 +263,7 @@ func (b *postgres) lockParking(ctx context.Context, tx *transaction, t termOf, p
 		return err
 	}
 	return b.compare(ctx, tx, t, fences, `SELECT stream, fence FROM ordering_streams
-		WHERE consumer = $2 AND (stream = ANY($1) OR parking = $3) ORDER BY stream FOR UPDATE`, parking)
+		WHERE consumer = $2 AND (stream = ANY($1) OR parking = $3 AND parking <> '') ORDER BY stream FOR UPDATE`, parking)
 }
 
 // check implements backend.
@@ -300,29 +317,25 @@ func (b *postgres) look(ctx context.Context, t termOf, positions []ordering.Posi
 	})
 }
 
-// lookCommands implements backend. To wait for transactions that are writing
-// one of the IDs, it inserts the unknown ones itself, and rolls that back.
+// lookCommands implements backend, in one round trip.
 func (b *postgres) lookCommands(ctx context.Context, t termOf, ids []string, use scanner) error {
-	return b.readOnly(ctx, t, func(tx *transaction) error {
-		unknown := map[string]bool{}
-		err := each(ctx, tx, func(scan func(...any) error) error {
-			var id string
-			err := scan(&id)
-			unknown[id] = true
-			return err
-		}, `INSERT INTO ordering_commands (consumer, id, hash, status, attempts, error, started, ended, decider, reason)
-			SELECT $1, id, '', 0, 0, '', 0, 0, '', '' FROM unnest($2::text[]) id ORDER BY id COLLATE "C" ON CONFLICT DO NOTHING RETURNING id`, t.consumer, ids)
-		if err != nil {
-			return err
-		}
-		known := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return unknown[id] })
-		return each(ctx, tx, use, `SELECT id, `+commandColumns+` FROM ordering_commands WHERE consumer = $1 AND id = ANY($2)`, t.consumer, known)
-	})
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	err := each(ctx, b.db, use, `SELECT id, `+commandColumns+` FROM ordering_known($1, $2, $3, $4, $5)`,
+		t.consumer, t.info.Partition, t.info.Number, t.info.Token, ids)
+	if isState(err, stateOver) {
+		err = t.isOver(ctx, b.db)
+	}
+	return err
 }
 
 // readOnly runs do in a transaction of the term, if that has not ended, and
-// rolls back.
+// rolls back. No commit is in doubt then.
 func (b *postgres) readOnly(ctx context.Context, t termOf, do func(tx *transaction) error) error {
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -344,50 +357,6 @@ func (b *postgres) rows(ctx context.Context, db queryer, query string, streams [
 	}, query, append([]any{streams}, args...)...)
 	return rows, err
 }
-
-// advance implements backend, in one round trip.
-func (b *postgres) advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
-	if len(c.streams) > few {
-		return 0, nil
-	}
-	args := append(slices.Clip(c.job), c.term.info.Partition, c.term.info.Number, c.term.info.Token)
-	for i, stream := range c.streams {
-		args = append(args, stream, c.numbers[i], c.fences[i])
-	}
-	err = tx.QueryRowContext(ctx, advances[len(c.streams)], args...).Scan(&moved)
-	return moved, err
-}
-
-// few is the largest number of streams for which there is a prepared text.
-const few = 8
-
-// advances are the statements for events of 0 to few streams. If the term has
-// not ended, each stream is advanced if the one before it was, so that their
-// rows are locked in order; the job state is stored if all were. The result is
-// the number of streams advanced.
-var advances = func() (list [few + 1]string) {
-	for n := 1; n <= few; n++ {
-		var with, moved strings.Builder
-		with.WriteString(`term AS MATERIALIZED (SELECT ordering_in_term($1, $12, $13, $14) AS goes_on), `)
-		for i := range n {
-			at := 15 + 3*i
-			fmt.Fprintf(&with, `moved%d AS (UPDATE ordering_streams SET last = $%[3]d::bigint
-				WHERE consumer = $1 AND stream = $%[2]d AND last = $%[3]d::bigint - 1 AND fence = $%[4]d AND spans = 0`, i, at, at+1, at+2)
-			if i == 0 {
-				with.WriteString(` AND (SELECT goes_on FROM term)`)
-			} else {
-				fmt.Fprintf(&with, ` AND EXISTS (SELECT FROM moved%d)`, i-1)
-				moved.WriteString(` + `)
-			}
-			with.WriteString(` RETURNING 1), `)
-			fmt.Fprintf(&moved, `(SELECT count(*) FROM moved%d)`, i)
-		}
-		fmt.Fprintf(&with, `job AS (INSERT INTO ordering_jobs (`+jobColumns+`)
-			SELECT $1::bigint, $2, $3::bigint, $4, $5::bytea, $6, $7::bigint, $8::bigint, $9, $10::bigint, $11::bigint FROM moved%d `+replaceJob+`)`, n-1)
-		list[n] = fmt.Sprintf(`WITH %s SELECT %s`, with.String(), moved.String())
-	}
-	return list
-}()
 
 func (b *postgres) fences(_ termOf, r row, fence int64) bool { return r.fence == fence && fence != 0 }
 

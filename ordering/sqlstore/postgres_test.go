@@ -146,39 +146,3 @@ func TestManyStreamsInOppositeOrders(t *testing.T) {
 		}
 	}
 }
-
-// TestLookWaitsForWhatIsUnderWay: what it says is not done cannot be made so by a
-// transaction that has begun, of a client that the connection was cut of, say.
-func TestLookWaitsForWhatIsUnderWay(t *testing.T) {
-	store, err := postgres.Open(t.Context(), database(t))
-	require.NoError(t, err)
-	defer store.Close()
-	j := job(t, store, "a", 1)
-	entered, leave := make(chan struct{}), make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		done <- store.Do(t.Context(), j, func(context.Context, *sql.Tx) error {
-			close(entered)
-			<-leave
-			return nil
-		})
-	}()
-	<-entered
-	known := make(chan []ordering.NumberState, 1)
-	go func() {
-		states, err := in(t, store).Look(t.Context(), j.Event.Positions)
-		assert.NoError(t, err)
-		known <- states
-	}()
-	assert.Eventually(t, func() bool {
-		var waiting int
-		err := store.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		return err == nil && waiting > 0
-	}, waitAtMost, tick)
-	close(leave)
-	require.NoError(t, <-done)
-	states := <-known
-	require.Len(t, states, 1)
-	assert.True(t, states[0].Done)
-	assert.True(t, states[0].Job.IsOf(j.Event))
-}

@@ -18,10 +18,15 @@ type step func(ctx context.Context, tx *transaction) error
 // transaction is one of the store's own.
 type transaction struct {
 	*sql.Tx
-	terms  map[partition]*termRow // on SQLite, the latest ones read so far, nil for one there is not; else nil
-	failed error                  // within Together, of a call that may have written a part
+	failed error // within Together, of a call that may have written a part
 
-	numbers numbers // on SQLite within Together, to be written at its end; else nil
+	// On SQLite; else nil.
+	terms   map[partition]*termRow // the latest ones read so far; nil for one there is not
+	numbers numbers                // within Together, to be written at its end
+
+	// On PostgreSQL; else nil.
+	session Session   // of an effect
+	commits []*commit // to be written with the COMMIT
 }
 
 // ExecContext runs a statement of the store's own.
@@ -42,6 +47,16 @@ func (t *transaction) own(ctx context.Context) context.Context {
 		return ctx
 	}
 	return ownContext{context.WithoutCancel(ctx)}
+}
+
+// within returns the transaction for the calls of Store within Together, as a part of
+// t.
+func (t *transaction) within(tx *sql.Tx) *transaction {
+	own := &transaction{Tx: tx, session: t.session}
+	if t.terms != nil { // not the same ones: the writer has those, even while an effect hangs
+		own.terms, own.numbers = map[partition]*termRow{}, numbers{}
+	}
+	return own
 }
 
 // ownContext is the context of a statement of the store's own, by which conn tells it

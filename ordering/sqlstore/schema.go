@@ -17,7 +17,7 @@ import (
 // touch; the column spans is how many there are.
 func steps(d sqldb.Dialect) []string {
 	text := d.Text()
-	return []string{
+	list := []string{
 		fmt.Sprintf(`
 			CREATE TABLE ordering_streams (
 				stream    %[1]s PRIMARY KEY,
@@ -74,6 +74,10 @@ func steps(d sqldb.Dialect) []string {
 		byNumbers(d),
 		byConsumers(d),
 	}
+	if d == sqldb.PostgreSQL {
+		list = append(list, byFunctions)
+	}
+	return list
 }
 
 // byNumbers is the step after which events are identified by their numbers

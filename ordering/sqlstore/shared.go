@@ -42,16 +42,14 @@ type Guard interface {
 
 // ErrForbidden is wrapped by the error of a statement that an effect must not
 // use: one that would end its transaction or, on SQLite, where that is shared,
-// change the connection. Savepoints are allowed, except on SQLite one with the
+// change the connection; on PostgreSQL also a text of several statements. Savepoints are allowed, except on SQLite one with the
 // name that the store uses.
 var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
 
 // ErrEnded is wrapped by the error of an effect that has ended its transaction,
 // which only the store may commit: by calling Commit or Rollback, or by a
 // statement that makes the database roll back, such as INSERT OR ROLLBACK on
-// SQLite. It is rolled back, unless the statement was a COMMIT sent to
-// PostgreSQL in a text of several statements; then the next attempt finds a
-// duplicate.
+// SQLite. It is rolled back.
 var ErrEnded = errors.New("sqlstore: the effect has ended its transaction")
 
 // errLost is the error of a shared transaction that was rolled back.

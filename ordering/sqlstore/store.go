@@ -56,11 +56,9 @@ type backend interface {
 	// acquire takes over the streams, which are sorted and unique, and returns
 	// their rows in that order. It fails if the term has ended.
 	acquire(ctx context.Context, t termOf, streams []string) ([]row, error)
-	// advance marks the numbers of an event as done, in the order of its
-	// streams, up to the first number that is not the next one of its stream,
-	// and returns how many. If it was all of them, it also stores the job
-	// state. It does nothing if the term has ended.
-	advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error)
+	// commit makes what a commit says part of the transaction: at once, or on
+	// PostgreSQL when that is committed.
+	commit(ctx context.Context, tx *transaction, c *commit) error
 	// lock returns the rows of streams, in the order of the streams, and locks
 	// them until the end of the transaction.
 	lock(ctx context.Context, tx *transaction, t termOf, streams []string) ([]row, error)
@@ -93,6 +91,8 @@ type row struct {
 	parking  string
 	closedAt uint64
 	heldAt   uint64 // the first held number; of acquired rows only
+
+	done ordering.Spans // of acquired rows, where spans is 0
 }
 
 // DB returns the database, for reads, and on PostgreSQL also for an outbox, its
@@ -270,7 +270,7 @@ func (t *term) Acquire(ctx context.Context, streams []lockkeys.Key) ([]ordering.
 }
 
 func (s *Store) state(ctx context.Context, consumer int64, r row) (ordering.StreamState, error) {
-	state := ordering.StreamState{Last: r.last, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
+	state := ordering.StreamState{Last: r.last, Done: r.done, Ended: r.ended, Fence: r.fence, Parked: r.parking, HeldAt: r.closedAt}
 	if r.heldAt > 0 && (state.HeldAt == 0 || r.heldAt < state.HeldAt) {
 		state.HeldAt = r.heldAt
 	}

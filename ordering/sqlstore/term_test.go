@@ -43,15 +43,12 @@ func TestAnEffectOfATermThatIsOver(t *testing.T) {
 		j, c := next(t, old, "a"), ordering.NewJob(old, &ordering.Event{ID: "command"}, nil)
 		heir := begin(t, store, "heir")
 		for _, late := range []ordering.Job[*ordering.Event]{j, c} {
-			called := false
 			err := sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, _ ordering.Job[*ordering.Event]) error {
-				called = true
 				return effect("late")(ctx, tx)
 			})(t.Context(), late)
 			var taken *ordering.TakenOverError
 			require.ErrorAs(t, err, &taken)
 			assert.Equal(t, "heir", taken.Holder)
-			assert.False(t, called)
 			assert.False(t, late.IsCommitted())
 		}
 		require.NoError(t, store.Do(t.Context(), next(t, heir, "a"), effect("right")))
@@ -96,22 +93,44 @@ func TestCommandsInATransaction(t *testing.T) {
 	})
 }
 
-// TestATermBeginsWhenEffectsUnderWayHaveEnded, and before those that come
+// TestATermBeginsWhenCommitsUnderWayHaveEnded, and before those that come
 // meanwhile: they do not keep it waiting, however many there are.
-func TestATermBeginsWhenEffectsUnderWayHaveEnded(t *testing.T) {
+func TestATermBeginsWhenCommitsUnderWayHaveEnded(t *testing.T) {
 	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
 		store := open()
+		onPostgres := store.MaxHandlers() > 0
 		old := begin(t, store, "old")
 		under := next(t, old, "under way")
+		var blocker *sql.Tx
+		if onPostgres { // where what is under way is the COMMIT, with the numbers
+			var err error
+			blocker, err = store.DB().Begin()
+			require.NoError(t, err)
+			_, err = blocker.Exec(`SELECT FROM ordering_streams FOR UPDATE`)
+			require.NoError(t, err)
+		}
 		entered, leave, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
 			told <- store.Do(t.Context(), under, func(ctx context.Context, tx *sql.Tx) error {
 				close(entered)
-				<-leave
+				if !onPostgres {
+					<-leave
+				}
 				return effect("under way")(ctx, tx)
 			})
 		}()
 		<-entered
+		locks := func(what string) func() bool {
+			return func() bool {
+				var n int
+				err := store.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+					WHERE d.datname = current_database() AND l.locktype = 'advisory' AND `+what).Scan(&n)
+				return err == nil && n > 0
+			}
+		}
+		if onPostgres {
+			require.Eventually(t, locks(`l.granted AND l.mode = 'ShareLock'`), waitAtMost, tick)
+		}
 		begun := make(chan ordering.Term, 1)
 		go func() {
 			term, err := store.Begin(t.Context(), ordering.Consumer{Holder: "heir"})
@@ -122,10 +141,7 @@ func TestATermBeginsWhenEffectsUnderWayHaveEnded(t *testing.T) {
 			if store.MaxHandlers() == 0 {
 				return store.Waiting() > 0
 			}
-			var n int
-			err := store.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-				WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted`).Scan(&n)
-			return err == nil && n > 0
+			return locks(`NOT l.granted`)()
 		}
 		require.Eventually(t, waits, waitAtMost, tick)
 		late := ordering.NewJob(old, &ordering.Event{ID: "late"}, nil)
@@ -137,6 +153,9 @@ func TestATermBeginsWhenEffectsUnderWayHaveEnded(t *testing.T) {
 		default:
 		}
 		close(leave)
+		if onPostgres {
+			require.NoError(t, blocker.Rollback())
+		}
 		require.NoError(t, <-told)
 		heir := <-begun
 		assert.Equal(t, "heir", heir.Info().Holder)
@@ -146,6 +165,19 @@ func TestATermBeginsWhenEffectsUnderWayHaveEnded(t *testing.T) {
 		assert.EqualValues(t, 1, states[0].Last)
 		assert.Equal(t, 1, effects(t, store))
 	})
+}
+
+// TestAnEffectUnderWay when the next term begins does not keep that waiting on
+// PostgreSQL, and is refused.
+func TestAnEffectUnderWay(t *testing.T) {
+	store := closed(t)(postgres.Open(t.Context(), database(t)))
+	old := begin(t, store, "old")
+	err := store.Do(t.Context(), next(t, old, "a"), func(ctx context.Context, tx *sql.Tx) error {
+		begin(t, store, "heir")
+		return effect("late")(ctx, tx)
+	})
+	require.ErrorIs(t, err, ordering.ErrFenced)
+	assert.Zero(t, effects(t, store))
 }
 
 // TestAFrozenTerm, in the middle of a transaction, does not keep the next one from
@@ -189,39 +221,4 @@ func TestTheIsolationOfEffects(t *testing.T) {
 	begin(t, store, "heir")
 	require.ErrorIs(t, store.Do(t.Context(), j, effect("late")), ordering.ErrFenced)
 	assert.Equal(t, 3, effects(t, store))
-}
-
-// TestLookCommandsWaitsForWhatIsUnderWay, of IDs that are asked for.
-func TestLookCommandsWaitsForWhatIsUnderWay(t *testing.T) {
-	store := closed(t)(postgres.Open(t.Context(), database(t)))
-	term := begin(t, store, "")
-	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		done <- store.Do(t.Context(), ordering.NewJob(term, &ordering.Event{ID: "x"}, nil), func(context.Context, *sql.Tx) error {
-			close(entered)
-			<-leave
-			return nil
-		})
-	}()
-	<-entered
-	states, err := term.LookCommands(t.Context(), []string{"y"})
-	require.NoError(t, err)
-	assert.Nil(t, states[0], "that one is not under way")
-	known := make(chan []*ordering.JobState, 1)
-	go func() {
-		states, err := term.LookCommands(t.Context(), []string{"y", "x"})
-		assert.NoError(t, err)
-		known <- states
-	}()
-	require.Eventually(t, func() bool {
-		var waiting int
-		err := store.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		return err == nil && waiting > 0
-	}, waitAtMost, tick)
-	close(leave)
-	require.NoError(t, <-done)
-	states = <-known
-	assert.Nil(t, states[0])
-	require.NotNil(t, states[1])
-	require.NoError(t, term.Commit(t.Context(), ordering.NewJob(term, &ordering.Event{ID: "y"}, nil).Record()), "nothing was left of it")
 }

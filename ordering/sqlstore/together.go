@@ -24,15 +24,20 @@ import (
 // The time set by [Store.LimitEffects] is that for all of it, and for each effect.
 // On SQLite no other write is possible during that time.
 func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
-	nothing := func(context.Context, *transaction) error { return nil }
-	return s.writeWith(ctx, "commit", nothing, func(ctx context.Context, tx *sql.Tx) error {
-		own := &transaction{Tx: tx, terms: map[partition]*termRow{}, numbers: numbers{}}
+	var whole *transaction
+	begin := func(_ context.Context, tx *transaction) error {
+		whole = tx
+		return nil
+	}
+	return s.writeWith(ctx, "commit", begin, func(ctx context.Context, tx *sql.Tx) error {
+		own := whole.within(tx)
 		if err := run(context.WithValue(ctx, togetherKey{s}, own)); err != nil {
 			return err
 		}
 		if own.failed != nil {
 			return own.failed
 		}
+		whole.commits = append(whole.commits, own.commits...)
 		return own.numbers.write(ctx, own)
 	})
 }
@@ -73,7 +78,7 @@ func (s *Store) doTogether(ctx context.Context, tx *transaction, c *commit, appl
 	if err := s.nested(ctx); err != nil {
 		return err
 	}
-	if err := s.commit(ctx, tx, c); err != nil {
+	if err := s.backend.commit(ctx, tx, c); err != nil {
 		return storeError("commit", fmt.Errorf("%.80q: %w", c.Event.Name(), err))
 	}
 	if apply != nil {

@@ -33,6 +33,8 @@ func (m *Machine) admit() {
 		n++
 	}
 	m.arrivals = slices.Delete(m.arrivals, 0, n)
+	m.admitted += uint64(n)
+	m.takeAnswers()
 }
 
 // addPending adds an event to the count of those that wait for the store, or

@@ -26,13 +26,15 @@ type gap struct {
 //	from      to        when
 //	(none)    grace     a later event came first, or a stream is loaded that is parked for it
 //	grace     asking    the grace time is over, or too many wait
-//	grace     queued    likewise, and a replay for an earlier gap has not ended
-//	queued    asking    that one has
+//	grace     queued    likewise, but a replay for an earlier gap has not ended, or MaxReplays are under way
+//	queued    asking    that one has, or another one
 //	asking    asking    those that it was for have come, and others are missing
+//	asking    queued    likewise, and MaxReplays are under way
 //	asking    waiting   the replay was in vain, and the grace time is not over
 //	asking    skipping  the replay was in vain, and the policy is to skip
 //	asking    (parked)  the replay was in vain, and the policy is to park
 //	waiting   asking    the grace time is over
+//	waiting   queued    likewise, and MaxReplays are under way
 //	skipping  waiting   some have come meanwhile, and some are missing still
 //	skipping  (parked)  they are more than MaxSkip
 //
@@ -41,7 +43,7 @@ type gapState uint8
 
 const (
 	grace    gapState = iota // late events have time to come; a timer is set
-	queued                   // waits until the stream's earlier replay has ended
+	queued                   // waits until the stream's earlier replay has ended, or is in the machine's list
 	asking                   // a replay is under way
 	waiting                  // a replay was in vain; a timer is set for the next one
 	skipping                 // a decision skips the numbers
@@ -53,8 +55,8 @@ var gapMoves = moves{
 	next: []uint16{
 		grace:    1<<asking | 1<<queued,
 		queued:   1 << asking,
-		asking:   1<<asking | 1<<waiting | 1<<skipping,
-		waiting:  1 << asking,
+		asking:   1<<asking | 1<<queued | 1<<waiting | 1<<skipping,
+		waiting:  1<<asking | 1<<queued,
 		skipping: 1 << waiting,
 	},
 }
@@ -112,31 +114,79 @@ func (m *Machine) due(g *gap) {
 	}
 }
 
-// ask starts a replay of a gap that waits, or queues it behind the stream's earlier
-// replay: with two at once, the end of one would not tell which numbers are still
-// missing.
+// ask starts a replay of a gap that waits.
 func (m *Machine) ask(g *gap) {
-	switch {
-	case g.state != grace && g.state != waiting, m.state != running:
-	case g.stream.replaying:
-		g.becomes(queued)
-	default:
+	if (g.state == grace || g.state == waiting) && m.state == running {
+		m.askNow(g)
+	}
+}
+
+// askNow starts a replay of a gap, or queues it: behind the stream's earlier
+// replay, since with two at once the end of one would not tell which numbers are
+// still missing; or until fewer than MaxReplays are under way. What comes
+// meanwhile is not asked for.
+func (m *Machine) askNow(g *gap) {
+	if !g.stream.replaying && m.replays < m.cfg.MaxReplays {
 		m.startReplay(g)
+		return
+	}
+	if g.state != queued {
+		g.becomes(queued)
+	}
+	if !g.stream.replaying {
+		m.waiting = append(m.waiting, g)
 	}
 }
 
 func (m *Machine) startReplay(g *gap) {
 	g.becomes(asking)
 	g.stream.replaying = true
+	m.replays++
 	r := Range{g.stream.key, g.from, m.missingTo(g.stream)}
 	m.notify(Notice{Kind: ReplayAsked, Range: r})
 	m.do(Replay{r})
 }
 
-// replayed ends a replay. Numbers that never existed, according to the source,
-// are skipped first, but only within the requested range: the source was not
-// asked about others.
+// nextReplays starts replays of gaps in the machine's list that are still open.
+func (m *Machine) nextReplays() {
+	for len(m.waiting) > 0 && m.replays < m.cfg.MaxReplays && m.state == running {
+		g := m.waiting[0]
+		m.waiting = m.waiting[1:]
+		if g.stream.gap == g {
+			m.startReplay(g)
+		}
+	}
+}
+
+// answered is a replay that has ended. Its events have arrived, but may still be
+// among the arrivals, behind others whose streams are being loaded: until they
+// have been processed it is open which numbers are missing.
+type answered struct {
+	Replayed
+	behind uint64 // arrivals, counted from the first on
+}
+
+// replayed ends a replay.
 func (m *Machine) replayed(in Replayed) {
+	m.replays--
+	m.nextReplays()
+	m.answered = append(m.answered, answered{in, m.admitted + uint64(len(m.arrivals))})
+	m.takeAnswers()
+}
+
+// takeAnswers processes the ends of replays whose events have been processed.
+func (m *Machine) takeAnswers() {
+	for len(m.answered) > 0 && m.answered[0].behind <= m.admitted {
+		in := m.answered[0].Replayed
+		m.answered = m.answered[1:]
+		m.takeAnswer(in)
+	}
+}
+
+// takeAnswer processes the end of a replay. Numbers that never existed, according
+// to the source, are skipped first, but only within the requested range: the
+// source was not asked about others.
+func (m *Machine) takeAnswer(in Replayed) {
 	st := m.streams[in.Key] // it stays in memory while it is replayed
 	var parts Spans
 	for _, r := range in.NoSuch {
@@ -162,10 +212,8 @@ func (m *Machine) replayOver(st *stream, to uint64, cause error) {
 	switch {
 	case m.state != running, g == nil, g.state != asking && g.state != queued:
 		m.rest(st)
-	case g.state == queued:
-		m.startReplay(g)
-	case g.from > to: // the requested numbers have come, and later ones are missing
-		m.startReplay(g)
+	case g.state == queued, g.from > to: // or the requested numbers have come, and later ones are missing
+		m.askNow(g)
 	case st.isHeld(g.from) && st.missing == 0: // the number has come, and the store holds it
 		m.closeGap(st)
 	default:

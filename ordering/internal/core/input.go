@@ -80,7 +80,8 @@ type (
 	// ForgetDone: the store has deleted the event of a [Forget].
 	ForgetDone struct{ *Forget }
 
-	// Replayed: a [Replay] has ended. Its events have arrived before.
+	// Replayed: a [Replay] has ended. Its events have arrived before, though they may
+	// not have been processed.
 	Replayed struct {
 		Range
 		NoSuch []Range // numbers that never existed, according to the source

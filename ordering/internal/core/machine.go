@@ -14,6 +14,7 @@ type Config struct {
 	GapTimeout    time.Duration
 	GapPolicy     GapPolicy
 	MaxSkip       int
+	MaxReplays    int // under way at a time
 	MaxEarly      int
 	MaxEarlyTotal int
 	MaxEarlyBytes int64
@@ -81,8 +82,13 @@ type Machine struct {
 	touched  []*stream // to be examined before the step ends
 
 	arrivals []*Event // in the order of arrival; see arrived
+	admitted uint64   // how many have left arrivals so far
 	loads    lane     // reads from the store
 	writes   work     // writes to it
+
+	replays  int        // under way
+	waiting  []*gap     // queued until fewer replays are under way, in order; some are over
+	answered []answered // replays that have ended, whose events have not all been processed
 
 	early      int   // events that wait for earlier ones, and copies of them
 	earlyBytes int64 // of those
@@ -252,6 +258,7 @@ func (m *Machine) abandon(cause error) {
 		m.end(e, Unfinished, m.cause)
 	}
 	m.arrivals, m.loads, m.writes = nil, lane{}, work{}
+	m.waiting, m.answered = nil, nil
 	for _, st := range m.sortedStreams() {
 		st.gap = nil
 		for _, n := range slices.Sorted(maps.Keys(st.early)) {

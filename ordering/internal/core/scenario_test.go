@@ -25,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into th
 // because of it, in order. Lines that start with "#" are for the reader. With
 // -rewrite the files are written anew.
 //
-//	new [gap=park|skip|stop] [skip=N] [early=N] [total=N] [bytes=N] [active=N] [idle=DURATION]
+//	new [gap=park|skip|stop] [skip=N] [replays=N] [early=N] [total=N] [bytes=N] [active=N] [idle=DURATION]
 //	    [spread=N] [spreadstops]
 //	                     begins with an empty store; the grace time is 2s
 //	arrive NAME [S=N...] brings an event with number N on stream S, "E.N" for one of
@@ -117,7 +117,7 @@ func (s *story) begin(settings []string) {
 	s.w.check = &checks{w: s.w}
 	s.w.store = newStore()
 	s.w.store.check = s.w.check
-	cfg := Config{GapTimeout: 2 * time.Second, MaxSkip: 5, MaxEarly: 100, MaxEarlyTotal: 1000, MaxEarlyBytes: 1 << 30, MaxActive: 100, IdleTTL: time.Hour}
+	cfg := Config{GapTimeout: 2 * time.Second, MaxSkip: 5, MaxReplays: 100, MaxEarly: 100, MaxEarlyTotal: 1000, MaxEarlyBytes: 1 << 30, MaxActive: 100, IdleTTL: time.Hour}
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
 		n, _ := strconv.Atoi(value)
@@ -126,6 +126,8 @@ func (s *story) begin(settings []string) {
 			cfg.GapPolicy = map[string]GapPolicy{"park": ParkGap, "skip": SkipGap, "stop": StopAtGap}[value]
 		case "skip":
 			cfg.MaxSkip = n
+		case "replays":
+			cfg.MaxReplays = n
 		case "early":
 			cfg.MaxEarly = n
 		case "total":

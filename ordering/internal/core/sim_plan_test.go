@@ -304,5 +304,6 @@ func (p *plan) settings() Config {
 		IdleTTL:       time.Duration(one(10, 300, 10_000)) * time.Millisecond,
 		MaxSpread:     one(0, 0, 1, 3),
 		SpreadStops:   one(0, 0, 1) == 1,
+		MaxReplays:    one(1, 2, 100),
 	}
 }

@@ -87,6 +87,10 @@ func (m *Machine) notSubmitted(in NotSubmitted) {
 		default:
 			m.enterEarly(e)
 			m.touchAll(e)
+			if e.isNext() && m.state == running { // at once, so that they stay in this order
+				m.leaveEarly(e)
+				m.submit(e)
+			}
 		}
 	}
 }

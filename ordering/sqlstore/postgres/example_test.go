@@ -2,12 +2,12 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"log"
 	"os"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
-	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 )
 
@@ -20,10 +20,14 @@ func Example() {
 	}
 	defer store.Close()
 	sequencer, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
-		Store: store,
-		Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[*ordering.Event]) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO payments (event, body) VALUES ($1, $2)`, job.Event.Name(), job.Event.Payload)
-			return err
+		Store: store, Together: store.Together,
+		Handler: postgres.InTx(store, func(ctx context.Context, tx *postgres.Tx, job ordering.Job[*ordering.Event]) error {
+			var open bool
+			if err := tx.QueryRow(ctx, `SELECT open FROM accounts WHERE name = $1`, job.Event.Type).Scan(&open); err != nil || !open {
+				return dispatcher.Permanent(errors.Join(errors.New("there is no such account"), err))
+			}
+			tx.Queue(`INSERT INTO payments (event, body) VALUES ($1, $2)`, job.Event.Name(), job.Event.Payload) // sent with the COMMIT
+			return nil
 		}),
 	})
 	if err != nil {

@@ -2,13 +2,16 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -24,41 +27,79 @@ func (g guarded) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c.(*stdlib.Conn)}, nil
+	var key [8]byte
+	_, _ = rand.Read(key[:]) // it never fails
+	guard := &conn{Conn: c.(*stdlib.Conn), lock: int64(binary.LittleEndian.Uint64(key[:]))}
+	if _, err := guard.pgx().Exec(ctx, `SELECT pg_advisory_lock($1)`, guard.lock); err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	return guard, nil
 }
 
-// conn is a connection that guards its transaction. Package database/sql uses
-// it on one goroutine at a time, except for mayCommit.
+// conn is a connection for effects, a [sqlstore.Session]. It is used by one goroutine
+// at a time: package database/sql sees to that.
+//
+// A transaction begins with its first statement: until that is sent, BEGIN waits in
+// queued, and so do statements whose results nobody needs. They are sent in front of
+// the next statement, or of the COMMIT.
 type conn struct {
 	*stdlib.Conn
-	inTx      bool
-	ended     bool // the transaction, by a statement of the effect
-	mayCommit atomic.Bool
+	lock int64 // of the session
+
+	inTx    bool
+	begun   bool // BEGIN was sent
+	ended   bool // the transaction was, by the effect
+	tx      pgx.Tx
+	queued  []*pgx.QueuedQuery // to be sent before anything else, after BEGIN
+	refused error              // of a statement that was queued, or was to be
+
+	mayCommit bool
+	within    context.Context      // of the COMMIT
+	with      []sqlstore.Statement // to be sent with it
+	inDoubt   bool
 }
 
-// MayCommit implements [sqlstore.Committer].
-func (c *conn) MayCommit() { c.mayCommit.Store(true) }
+func (c *conn) pgx() *pgx.Conn { return c.Conn.Conn() }
 
-// BeginTx begins a transaction.
-func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	t, err := c.Conn.BeginTx(ctx, opts)
-	if err != nil {
-		return nil, err
+// Lock implements [sqlstore.Session].
+func (c *conn) Lock() int64 { return c.lock }
+
+// InDoubt implements [sqlstore.Session].
+func (c *conn) InDoubt() bool { return c.inDoubt }
+
+// CommitWith implements [sqlstore.Session].
+func (c *conn) CommitWith(ctx context.Context, statements []sqlstore.Statement) {
+	c.mayCommit, c.within, c.with = true, ctx, statements
+}
+
+// BeginTx begins a transaction; nothing is sent yet.
+func (c *conn) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts != (driver.TxOptions{}) {
+		return nil, errors.New("postgres: the transaction of an effect has no options")
 	}
-	c.inTx, c.ended = true, false
-	c.mayCommit.Store(false)
-	return &tx{t, c}, nil
+	if c.pgx().IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	*c = conn{Conn: c.Conn, lock: c.lock, inTx: true}
+	return &driverTx{c}, nil
 }
 
-// errFailed is the error of an effect that did not return the error of a
-// statement.
-var errFailed = fmt.Errorf("%w: a statement of it failed, and it did not say so: PostgreSQL commits nothing after that", sqlstore.ErrEnded)
+// errLost is the error of a rollback that the server makes.
+var errLost = errors.New("postgres: the connection was lost")
+
+// Errors of an effect that has swallowed the error of a statement, and of one that has
+// not read an answer to its end.
+var (
+	errFailed = fmt.Errorf("%w: a statement of it failed, and it did not say so: PostgreSQL commits nothing after that", sqlstore.ErrEnded)
+	errRows   = errors.New("postgres: the effect has left rows or results of a batch open: close them")
+)
 
 // look records whether the transaction has ended, which the server reports with
 // each answer.
 func (c *conn) look() {
 	const idle = 'I'
-	c.ended = c.ended || c.inTx && c.Conn.Conn().PgConn().TxStatus() == idle
+	server := c.pgx().PgConn()
+	c.ended = c.ended || c.begun && !server.IsBusy() && server.TxStatus() == idle
 }
 
 // enter returns an error for a statement that must not run.
@@ -75,13 +116,91 @@ func (c *conn) enter(query string) error {
 	return nil
 }
 
+// single returns an error for a text of several statements, one of which may end the
+// transaction. Without arguments, pgx sends a text in a way in which the server takes
+// several; it does not prepare them.
+func (c *conn) single(ctx context.Context, query string, args int) error {
+	if args > 0 || !c.inTx || !strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";") {
+		return nil
+	}
+	_, err := c.pgx().PgConn().Prepare(ctx, "", query, nil)
+	const syntax = "42601"
+	var server interface{ SQLState() string }
+	if errors.As(err, &server) && server.SQLState() == syntax {
+		return fmt.Errorf("%w: a text of several statements, or a wrong one: %w", sqlstore.ErrForbidden, err)
+	}
+	return err
+}
+
+// send sends BEGIN if that is due, what is queued, and more, in one round trip. It
+// returns the results of more, which the caller must close; an error is that of one
+// before.
+func (c *conn) send(ctx context.Context, more ...*pgx.QueuedQuery) (pgx.BatchResults, error) {
+	if c.refused != nil {
+		return nil, c.refused
+	}
+	batch := &pgx.Batch{}
+	if !c.begun {
+		batch.BeginTx(pgx.TxOptions{})
+	}
+	batch.QueuedQueries = append(batch.QueuedQueries, c.queued...)
+	before := batch.Len()
+	batch.QueuedQueries = append(batch.QueuedQueries, more...)
+	c.queued = nil
+	results := c.pgx().SendBatch(ctx, batch)
+	if !c.begun {
+		c.begun, c.tx = true, results.Tx()
+	}
+	for i := range before {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close()
+			if !errors.As(err, new(pgx.ErrPreprocessingBatch)) { // of one of more, perhaps
+				err = fmt.Errorf("postgres: %.60q, which was queued: %w", batch.QueuedQueries[i].SQL, err)
+			}
+			c.refused = err
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// isDue reports whether something is to be sent before the next statement.
+func (c *conn) isDue() bool { return c.inTx && (!c.begun || len(c.queued) > 0 || c.refused != nil) }
+
+// flush sends what is due.
+func (c *conn) flush(ctx context.Context) error {
+	if !c.isDue() {
+		return nil
+	}
+	results, err := c.send(ctx)
+	if err != nil {
+		return err
+	}
+	return results.Close()
+}
+
 // ExecContext runs a statement.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if err := c.enter(query); err != nil {
 		return nil, err
 	}
 	defer c.look()
-	return c.Conn.ExecContext(ctx, query, args)
+	if err := c.single(ctx, query, len(args)); err != nil {
+		return nil, err
+	}
+	if !c.isDue() {
+		return c.Conn.ExecContext(ctx, query, args)
+	}
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = arg.Value
+	}
+	results, err := c.send(ctx, &pgx.QueuedQuery{SQL: query, Arguments: values})
+	if err != nil {
+		return nil, err
+	}
+	tag, err := results.Exec()
+	return driver.RowsAffected(tag.RowsAffected()), errors.Join(err, results.Close())
 }
 
 // QueryContext runs a query.
@@ -89,39 +208,146 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err := c.enter(query); err != nil {
 		return nil, err
 	}
+	if err := c.flush(ctx); err != nil {
+		return nil, err
+	}
 	return c.Conn.QueryContext(ctx, query, args)
 }
 
-// tx is a transaction of a conn.
-type tx struct {
-	driver.Tx
-	conn *conn
+// PrepareContext prepares a statement.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.Conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return &statement{s.(*stdlib.Stmt), c, query}, nil
 }
 
-// Commit commits if the store has called MayCommit.
-func (t *tx) Commit() error {
+// statement is a prepared one.
+type statement struct {
+	*stdlib.Stmt
+	conn  *conn
+	query string
+}
+
+// ExecContext runs it.
+func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+// QueryContext runs it.
+func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
+// driverTx is a transaction of a conn.
+type driverTx struct{ conn *conn }
+
+// Commit commits if the store has called CommitWith.
+func (t *driverTx) Commit() error {
 	c := t.conn
 	c.look()
-	c.inTx = false
 	const failed = 'E'
-	switch {
-	case c.ended || !c.mayCommit.Load():
-		return errors.Join(sqlstore.ErrEnded, t.Tx.Rollback())
-	case c.Conn.Conn().PgConn().TxStatus() == failed:
-		return errors.Join(errFailed, t.Tx.Rollback())
+	var err error
+	switch server := c.pgx().PgConn(); {
+	case c.ended || !c.mayCommit:
+		err = sqlstore.ErrEnded
+	case server.TxStatus() == failed:
+		err = errFailed
+	case server.IsBusy():
+		err = &sqlstore.StatementError{Err: errRows}
+	default:
+		if err = c.commit(c.within); err == nil {
+			c.inTx = false
+			return nil
+		}
 	}
-	return t.Tx.Commit()
+	return errors.Join(err, t.Rollback())
 }
 
-// Rollback undoes the transaction.
-func (t *tx) Rollback() error {
-	t.conn.inTx = false
-	return t.Tx.Rollback()
+// commit sends what is queued, the store's statements and COMMIT.
+func (c *conn) commit(ctx context.Context) error {
+	if c.refused != nil {
+		return &sqlstore.StatementError{Err: c.refused}
+	}
+	batch := &pgx.Batch{}
+	if !c.begun {
+		batch.BeginTx(pgx.TxOptions{})
+	}
+	begin := batch.Len()
+	batch.QueuedQueries = append(batch.QueuedQueries, c.queued...)
+	effect := batch.Len()
+	for _, s := range c.with {
+		batch.Queue(s.Query, s.Args...)
+	}
+	own := batch.Len()
+	batch.Queue(`COMMIT`)
+	c.queued, c.begun = nil, true
+	results := c.pgx().SendBatch(ctx, batch)
+	var err error
+	failed := 0
+	for ; failed < batch.Len() && err == nil; failed++ {
+		_, err = results.Exec()
+	}
+	failed--
+	if end := results.Close(); err == nil {
+		err = end
+	}
+	var unsent pgx.ErrPreprocessingBatch
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unsent):
+		failed = slices.IndexFunc(batch.QueuedQueries, func(q *pgx.QueuedQuery) bool { return q.SQL == unsent.SQL() })
+	case c.pgx().IsClosed():
+		c.inDoubt = true
+		return err
+	case failed >= own:
+		return err
+	}
+	if c.pgx().IsClosed() && !isUnfit(err) {
+		return err
+	}
+	c.refused = err
+	return &sqlstore.StatementError{Own: failed < begin || failed >= effect, Err: err}
+}
+
+// isUnfit reports whether an error is that of a statement whose arguments are not of
+// the right types. Then pgx sends nothing, and closes the connection if the statement
+// was one of several.
+func isUnfit(err error) bool {
+	var unsent pgx.ErrPreprocessingBatch
+	return errors.As(err, &unsent) && strings.HasPrefix(unsent.Error(), "error preprocessing batch (build)")
+}
+
+const rollbackTime = 5 * time.Second
+
+// Rollback undoes the transaction. The error says that the connection was lost, which
+// the effect may not know.
+func (t *driverTx) Rollback() error {
+	c := t.conn
+	c.inTx, c.queued = false, nil
+	const idle = 'I'
+	switch server := c.pgx().PgConn(); {
+	case c.pgx().IsClosed() && isUnfit(c.refused):
+		return nil
+	case c.pgx().IsClosed():
+		return errLost
+	case server.IsBusy(): // as the effect has left it
+		return c.Close()
+	case server.TxStatus() == idle:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTime)
+	defer cancel()
+	if _, err := c.pgx().Exec(ctx, `ROLLBACK`); err != nil {
+		return errors.Join(err, c.Close()) // which the server takes for a rollback
+	}
+	return nil
 }
 
 // endsTransaction reports whether a text begins with a statement that begins or
-// ends a transaction, and returns its first word. In a text of several
-// statements it may come later; then it is detected by the server's answer.
+// ends a transaction, and returns its first word.
 func endsTransaction(query string) (word string, ends bool) {
 	words := strings.FieldsFunc(withoutComments(query), func(r rune) bool { return r == ';' || r <= ' ' })
 	if len(words) == 0 {

@@ -1,4 +1,5 @@
-// Package postgres opens stores in PostgreSQL databases, with the driver pgx.
+// Package postgres opens stores in PostgreSQL databases, with the driver pgx, and gives
+// handlers its transactions.
 //
 // # Requirements of the database
 //
@@ -18,25 +19,30 @@
 //   - READ COMMITTED, the default, as the isolation level. A stricter one is
 //     correct as well, but transactions with conflicts are tried again, as failed
 //     attempts.
+//   - default_query_exec_mode of the URL as it is by default. simple_protocol is taken
+//     for exec, since it would send several statements as one.
+//   - The right to end sessions of the same user, which users have by default
+//     (pg_terminate_backend). Without it, what becomes of a commit whose connection is
+//     lost is known when the server notices that.
 //   - synchronous_commit on, the default, if commits are to survive a crash of the
 //     server.
 //
 // # Time limits
 //
 // A holder that is frozen in the middle of a transaction, in a paused virtual
-// machine or a stopped process for example, keeps the rows of its streams and its
-// term locked. Taking them over waits until the server ends the session, which is
-// idle in a transaction. The store sets a limit of 15 seconds for that,
-// idle_in_transaction_session_timeout, unless the server, the database, the user or
-// the URL has a value:
+// machine or a stopped process for example, keeps the rows locked that its effect has
+// written. Effects of the next term that need these wait until the server ends the
+// session, which is idle in a transaction. The store sets a limit of 15 seconds for
+// that, idle_in_transaction_session_timeout, unless the server, the database, the user
+// or the URL has a value:
 //
 //	postgres://user@host/database?idle_in_transaction_session_timeout=60s
 //
-// So a takeover can take that long, and an effect, which has the transaction, may
-// wait that long for anything but the database. The writes of a frozen holder are
-// rolled back, and if it wakes up its commit fails. An effect may take 30 seconds in
-// total, see [sqlstore.Store.LimitEffects], and connecting 10 seconds, or
-// connect_timeout in the URL.
+// So an effect of the next term can take that long, and an effect, which has the
+// transaction, may wait that long for anything but the database. The writes of a
+// frozen holder are rolled back, and if it wakes up its commit fails. An effect may
+// take 30 seconds in total, see [sqlstore.Store.LimitEffects], and connecting 10
+// seconds, or connect_timeout in the URL.
 //
 // # Two processes
 //
@@ -81,6 +87,7 @@ const (
 const (
 	connectTime = 10 * time.Second // unless the URL says connect_timeout
 	idleTime    = 5 * time.Minute  // after which a connection is closed
+	pingTime    = 15 * time.Second // after which it is tried before it is used again
 	idleLimit   = "15s"            // in a transaction
 )
 
@@ -96,7 +103,8 @@ func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	connector := stdlib.GetConnector(*config, stdlib.OptionAfterConnect(limitIdle(config)))
+	connector := stdlib.GetConnector(*config, stdlib.OptionAfterConnect(limitIdle(config)),
+		stdlib.OptionShouldPing(func(_ context.Context, p stdlib.ShouldPingParams) bool { return p.IdleDuration > pingTime }))
 	store, err := sqlstore.NewPostgres(ctx, sqlstore.Pools{
 		Handlers: pool(guarded{connector}, connections), Own: pool(connector, own), Reads: pool(connector, callers),
 	})
@@ -134,6 +142,9 @@ func parse(text string) (config *pgx.ConnConfig, connections int, err error) {
 			return nil, 0, errURL
 		}
 		return nil, 0, fmt.Errorf("the URL of the database has a wrong part: %w", cause)
+	}
+	if config.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec // in which a text is one statement
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTime

@@ -192,7 +192,7 @@ func TestNumbersGuardTheBook(t *testing.T) {
 		ctx := context.Background()
 		before := newWriter(t, s, "stream")
 		require.NoError(t, before.commit(changes(map[string]int64{"a": 1})))
-		require.ErrorIs(t, s.Commit(ctx, before.job(1), store.Result{Changes: changes(map[string]int64{"a": 2})}), ordering.ErrDuplicate)
+		require.ErrorIs(t, s.Commit(ctx, before.job(1), store.Result{Event: &ordering.Event{ID: "twin"}, Changes: changes(map[string]int64{"a": 2})}), ordering.ErrDuplicate)
 		assert.Equal(t, []string{"a 0.01 EUR"}, listing(t, s, book.Root))
 
 		states, err := before.term.Acquire(ctx, []lockkeys.Key{before.stream})

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package pgtest
+
+import "time"
+
+func sleep(d time.Duration) { time.Sleep(d) }

@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
+)
+
+// InTx is [sqlstore.InTx] with a transaction of pgx, which costs fewer round trips: an
+// event costs those of its own statements and one more, or none of its own if they are
+// queued. The store must be one of this package.
+func InTx[T any](s *sqlstore.Store, handler func(ctx context.Context, tx *Tx, job ordering.Job[T]) error) ordering.Handler[T] {
+	return func(ctx context.Context, job ordering.Job[T]) error {
+		return Do(ctx, s, job, func(ctx context.Context, tx *Tx) error { return handler(ctx, tx, job) })
+	}
+}
+
+// Do is [sqlstore.Store.Do] with a transaction of pgx; see [InTx].
+func Do(ctx context.Context, s *sqlstore.Store, job ordering.Commitment, apply func(ctx context.Context, tx *Tx) error) error {
+	return s.DoRaw(ctx, job, func(ctx context.Context, c sqlstore.Session) error {
+		guard, ok := c.(*conn)
+		if !ok {
+			return fmt.Errorf("postgres: the store is of another package: %w", errors.ErrUnsupported)
+		}
+		tx := &Tx{conn: guard}
+		defer func() { tx.conn = nil }()
+		if err := apply(ctx, tx); err != nil {
+			return err
+		}
+		return guard.refused
+	})
+}
+
+// Tx is the transaction of an effect, a [pgx.Tx]. BEGIN is sent with its first statement,
+// and COMMIT with the numbers of the event, when the effect has returned. It is not safe
+// for concurrent use, and must not be used after that.
+//
+// The store commits: Commit, Rollback and statements that end the transaction are
+// refused with [sqlstore.ErrEnded] or [sqlstore.ErrForbidden], and so are texts of
+// several statements. Begin makes a savepoint.
+type Tx struct{ conn *conn }
+
+var _ pgx.Tx = (*Tx)(nil)
+
+// Queue adds a statement whose result the effect does not need. It costs no round trip:
+// it is sent with the next statement, or with the COMMIT. If it fails, so does the event,
+// by the error of that.
+//
+// With [sqlstore.Store.Together], all that a chain of events has queued is sent at once.
+func (t *Tx) Queue(sql string, args ...any) {
+	c := t.conn
+	if c == nil || c.refused != nil {
+		return
+	}
+	if c.refused = c.enter(sql); c.refused == nil {
+		c.queued = append(c.queued, &pgx.QueuedQuery{SQL: sql, Arguments: args})
+	}
+}
+
+// use returns the connection, if the effect still has it.
+func (t *Tx) use() (*conn, error) {
+	if t.conn == nil {
+		return nil, pgx.ErrTxClosed
+	}
+	if t.conn.look(); t.conn.ended {
+		return nil, sqlstore.ErrEnded
+	}
+	return t.conn, nil
+}
+
+// Exec implements [pgx.Tx].
+func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	c, err := t.use()
+	if err == nil {
+		err = c.enter(sql)
+	}
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	if err := c.single(ctx, sql, len(args)); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	if !c.isDue() {
+		return c.pgx().Exec(ctx, sql, args...)
+	}
+	results, err := c.send(ctx, &pgx.QueuedQuery{SQL: sql, Arguments: args})
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := results.Exec()
+	if end := results.Close(); err == nil {
+		err = end
+	}
+	return tag, err
+}
+
+// Query implements [pgx.Tx].
+func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	c, err := t.use()
+	if err == nil {
+		err = c.enter(sql)
+	}
+	if err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+	}
+	if !c.isDue() {
+		return c.pgx().Query(ctx, sql, args...)
+	}
+	results, err := c.send(ctx, &pgx.QueuedQuery{SQL: sql, Arguments: args})
+	if err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+	}
+	inner, err := results.Query()
+	return &rows{inner, results}, err
+}
+
+// QueryRow implements [pgx.Tx].
+func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, _ := t.Query(ctx, sql, args...)
+	return row{rows}
+}
+
+// SendBatch implements [pgx.Tx].
+func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	c, err := t.use()
+	for _, q := range b.QueuedQueries {
+		if err == nil {
+			err = c.enter(q.SQL)
+		}
+	}
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	if !c.isDue() {
+		return c.pgx().SendBatch(ctx, b)
+	}
+	results, err := c.send(ctx, b.QueuedQueries...)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return results
+}
+
+// begun returns the transaction after what is due was sent.
+func (t *Tx) begun(ctx context.Context) (pgx.Tx, error) {
+	c, err := t.use()
+	if err == nil {
+		err = c.flush(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.tx, nil
+}
+
+// CopyFrom implements [pgx.Tx].
+func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, source pgx.CopyFromSource) (int64, error) {
+	tx, err := t.begun(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return tx.CopyFrom(ctx, table, columns, source)
+}
+
+// Begin implements [pgx.Tx], by a savepoint. Until that has ended, use only the
+// transaction that Begin returns.
+func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := t.begun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Begin(ctx)
+}
+
+// Prepare implements [pgx.Tx]. The statement stays prepared on this connection only,
+// and pgx prepares what is used often by itself.
+func (t *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	c, err := t.use()
+	if err != nil {
+		return nil, err
+	}
+	return c.pgx().Prepare(ctx, name, sql)
+}
+
+// LargeObjects implements [pgx.Tx]. It panics if the transaction cannot begin.
+func (t *Tx) LargeObjects() pgx.LargeObjects {
+	tx, err := t.begun(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return tx.LargeObjects()
+}
+
+// Conn implements [pgx.Tx]. The connection is not to be used for statements, which
+// could come before BEGIN. It is nil when the effect has returned.
+func (t *Tx) Conn() *pgx.Conn {
+	if t.conn == nil {
+		return nil
+	}
+	return t.conn.pgx()
+}
+
+// Commit implements [pgx.Tx]. The effect fails.
+func (t *Tx) Commit(context.Context) error { return t.end() }
+
+// Rollback implements [pgx.Tx]. The effect fails.
+func (t *Tx) Rollback(context.Context) error { return t.end() }
+
+func (t *Tx) end() error {
+	c, err := t.use()
+	if err != nil {
+		return err
+	}
+	c.ended = true
+	return sqlstore.ErrEnded
+}
+
+// rows are the rows of a query that was sent in a batch, which ends with them.
+type rows struct {
+	pgx.Rows
+	batch pgx.BatchResults
+}
+
+// Next implements [pgx.Rows].
+func (r *rows) Next() bool {
+	more := r.Rows.Next()
+	if !more {
+		r.Close()
+	}
+	return more
+}
+
+// Scan implements [pgx.Rows].
+func (r *rows) Scan(dest ...any) error {
+	err := r.Rows.Scan(dest...)
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+// Values implements [pgx.Rows].
+func (r *rows) Values() ([]any, error) {
+	values, err := r.Rows.Values()
+	if err != nil {
+		r.Close()
+	}
+	return values, err
+}
+
+// Close implements [pgx.Rows].
+func (r *rows) Close() {
+	r.Rows.Close()
+	_ = r.batch.Close() // its error is that of the rows
+}
+
+// row is the first of some rows.
+type row struct{ rows pgx.Rows }
+
+// Scan implements [pgx.Row].
+func (r row) Scan(dest ...any) error {
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		r.rows.Close()
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}

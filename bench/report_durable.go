@@ -38,12 +38,15 @@ and a store that does nothing, and what of it the sequencer adds.
 	r.section("Exactly once, on a disk")
 	r.line("A ledger: nine of ten messages are transfers, with two positions, the others\n" +
 		"deposits, with one. Each changes its balances and adds a line to a journal, and\n" +
-		"in the same transaction its numbers become done and its job state is kept. All\n" +
-		"contenders execute the same statements; the loops are on one connection, with\n" +
-		"prepared statements.\n")
+		"in the same transaction its numbers become done and its job state is kept. The\n" +
+		"loops are on one connection, with prepared statements. PostgreSQL is measured\n" +
+		"twice: on the same machine, and over a link that makes a round trip a millisecond\n" +
+		"longer, as in a cloud, for all contenders, and limits nothing else.\n")
 	r.line("- %s: a plain loop over database/sql, one transaction for each message", durable.OneByOne)
 	r.line("- %s: the same with as many messages in a transaction as interlock had; 64 for the\n  account that all messages go through, and on PostgreSQL", durable.ByHand)
-	r.line("- %s: the sequencer and sqlstore, whose handlers use its transaction, in chains\n  (Together)\n", durable.Interlock)
+	r.line("- %s: on PostgreSQL, the same with all statements of a transaction sent at once", durable.Pipelined)
+	r.line("- %s: the sequencer and sqlstore, whose handlers use its transaction, in chains\n  (Together); on PostgreSQL one of pgx, in which they queue their statements", durable.Interlock)
+	r.line("- %s: on PostgreSQL, the same with handlers that wait for each statement\n", durable.Waiting)
 	for _, t := range slices.Concat(r.durable.SQLite, r.durable.Postgres) {
 		if err := t.Write(r); err != nil {
 			return err

@@ -124,10 +124,6 @@ func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session
 		err = apply.run(limited, tx)
 		cancel()
 	}
-	var statements []Statement
-	if err == nil {
-		statements, err = b.finish(ctx, own)
-	}
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -135,9 +131,9 @@ func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session
 		if lost := tx.Rollback(); lost != nil && !errors.Is(lost, sql.ErrTxDone) && ctx.Err() == nil {
 			return errors.Join(err, lost) // also if it came to light in the caller's effect
 		}
-		return b.explain(ctx, own, err)
+		return err
 	}
-	session.CommitWith(ctx, statements)
+	session.CommitWith(ctx, withCommit(own.commits))
 	switch err := tx.Commit(); {
 	case err == nil:
 		b.commits.Add(1)

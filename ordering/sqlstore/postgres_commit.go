@@ -51,32 +51,14 @@ func (b *postgres) commit(_ context.Context, tx *transaction, c *commit) error {
 	return nil
 }
 
-// finish returns the statements of the commits of a transaction, for all of one term
-// together. What is done for held events cannot be sent with the COMMIT, so it is done
-// here, after the numbers, whose rows are locked in order.
-func (b *postgres) finish(ctx context.Context, tx *transaction) ([]Statement, error) {
-	var list []Statement
-	for rest := tx.commits; len(rest) > 0; {
+// withCommit returns the statements that write commits, for all of one term together.
+func withCommit(commits []*commit) (list []Statement) {
+	for rest := commits; len(rest) > 0; {
 		var part []*commit
 		part, rest = ofOneTerm(rest)
 		list = append(list, statements(part)...)
 	}
-	if !slices.ContainsFunc(tx.commits, func(c *commit) bool { return c.Held }) {
-		return list, nil
-	}
-	for _, s := range list {
-		if _, err := tx.ExecContext(ctx, s.Query, s.Args...); err != nil {
-			return nil, &StatementError{Own: true, Err: err}
-		}
-	}
-	for _, c := range tx.commits {
-		if c.Held {
-			if err := forgetHeld(ctx, tx, c.term.consumer, c.JobState.Positions); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return nil, nil
+	return list
 }
 
 func ofOneTerm(commits []*commit) (part, rest []*commit) {
@@ -129,6 +111,11 @@ func statements(commits []*commit) []Statement {
 	if commands.rows > 0 {
 		list = append(list, Statement{putCommands, commands.all()})
 	}
+	for _, c := range commits {
+		if c.Held {
+			list = append(list, Statement{forgetHeldOnce, heldArgs(t.consumer, c.JobState.Positions)})
+		}
+	}
 	if len(ended.streams) > 0 {
 		list = append(list, Statement{endStreams, []any{t.consumer, ended.streams, ended.numbers}})
 	}
@@ -154,6 +141,30 @@ const (
 		FROM (SELECT stream, max(number) AS number FROM unnest($2::text[], $3::bigint[]) l (stream, number) GROUP BY stream) e
 		WHERE s.consumer = $1 AND s.stream = e.stream AND s.ended < e.number`
 )
+
+// forgetHeldOnce is [forgetHeld] in one statement. Rows of streams are locked in order.
+const forgetHeldOnce = `WITH wanted AS (
+		SELECT * FROM unnest($2::text[], $3::bigint[]) w (stream, number)
+	), found AS (
+		SELECT p.id FROM ordering_held_positions p JOIN wanted w ON p.stream = w.stream AND p.number = w.number WHERE p.consumer = $1 GROUP BY p.id
+		HAVING count(*) = cardinality($2::text[]) AND count(*) = (SELECT count(*) FROM ordering_held_positions a WHERE a.id = p.id)
+	), events AS (
+		DELETE FROM ordering_held h USING found WHERE h.id = found.id
+	), less AS (
+		DELETE FROM ordering_held_positions p USING found WHERE p.id = found.id RETURNING p.stream
+	)
+	UPDATE ordering_streams s SET held = s.held - 1
+		FROM (SELECT stream FROM ordering_streams WHERE consumer = $1 AND stream = ANY ($2) ORDER BY stream FOR UPDATE) l JOIN less ON less.stream = l.stream
+		WHERE s.consumer = $1 AND s.stream = l.stream`
+
+func heldArgs(consumer int64, positions []ordering.Position) []any {
+	places := placesOf(positions)
+	streams, numbers := make([]string, len(places)), make([]int64, len(places))
+	for i, p := range places {
+		streams[i], numbers[i] = p.stream, p.number
+	}
+	return []any{consumer, streams, numbers}
+}
 
 // columns are the arguments of a statement for many rows, by column.
 type columns struct {

@@ -162,10 +162,13 @@ func TestRoundTripsOfACommand(t *testing.T) {
 	assert.EqualValues(t, 1+2, trips)
 }
 
-// TestRoundTripsOfAcquiring: that of all streams is one, with what is done above their
-// last numbers and what is held of them.
+// TestRoundTripsOfAcquiring: that of all streams of a new term is one, with what is done
+// above their last numbers and what is held of them.
 func TestRoundTripsOfAcquiring(t *testing.T) {
-	store, link := linked(t)
+	s, err := server()
+	require.NoError(t, err)
+	url := s.Database(t)
+	store := closed(t)(postgres.Open(t.Context(), url))
 	keys := []lockkeys.Key{lockkeys.Must("a"), lockkeys.Must("b"), lockkeys.Must("c"), lockkeys.Must("d")}
 	term := in(t, store)
 	states, err := term.Acquire(t.Context(), keys)
@@ -180,7 +183,11 @@ func TestRoundTripsOfAcquiring(t *testing.T) {
 	}
 	require.NoError(t, term.Hold(t.Context(), []*ordering.Event{{Positions: []ordering.Position{{Stream: keys[2], Number: 9}}}}, ordering.Fences{keys[2]: states[2].Fence}))
 
-	heir, err := store.Begin(t.Context(), ordering.Consumer{Partition: term.Info().Partition})
+	link, through := s.Link(t, url)
+	another, err := postgres.Open(t.Context(), through)
+	require.NoError(t, err)
+	defer another.Close()
+	heir, err := another.Begin(t.Context(), ordering.Consumer{Partition: term.Info().Partition})
 	require.NoError(t, err)
 	before := link.RoundTrips()
 	states, err = heir.Acquire(t.Context(), keys)

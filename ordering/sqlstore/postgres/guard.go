@@ -36,8 +36,8 @@ func (g guarded) Connect(ctx context.Context) (driver.Conn, error) {
 	return guard, nil
 }
 
-// conn is a connection for effects, a [sqlstore.Session]. It is used by one goroutine
-// at a time: package database/sql sees to that.
+// conn is a connection for effects, a [sqlstore.Session]. During a transaction it is used
+// by the goroutine of the effect alone, directly or by way of package database/sql.
 //
 // A transaction begins with its first statement: until that is sent, BEGIN waits in
 // queued, and so do statements whose results nobody needs. They are sent in front of

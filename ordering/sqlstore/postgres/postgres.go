@@ -103,10 +103,13 @@ func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	connector := stdlib.GetConnector(*config, stdlib.OptionAfterConnect(limitIdle(config)),
-		stdlib.OptionShouldPing(func(_ context.Context, p stdlib.ShouldPingParams) bool { return p.IdleDuration > pingTime }))
+	options := []stdlib.OptionOpenDB{stdlib.OptionAfterConnect(limitIdle(config)),
+		stdlib.OptionShouldPing(func(_ context.Context, p stdlib.ShouldPingParams) bool { return p.IdleDuration > pingTime })}
+	connector := stdlib.GetConnector(*config, options...)
+	unprepared := config.Copy() // what the store does itself is so rare that to prepare it would be most of its round trips
+	unprepared.DefaultQueryExecMode = pgx.QueryExecModeExec
 	store, err := sqlstore.NewPostgres(ctx, sqlstore.Pools{
-		Handlers: pool(guarded{connector}, connections), Own: pool(connector, own), Reads: pool(connector, callers),
+		Handlers: pool(guarded{connector}, connections), Own: pool(stdlib.GetConnector(*unprepared, options...), own), Reads: pool(connector, callers),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)

@@ -393,3 +393,46 @@ func TestOnlyDoWritesTogether(t *testing.T) {
 		assert.Equal(t, 1, effects(t, store))
 	})
 }
+
+// TestNumbersOfAChain may be in any order, with gaps, of several streams; one that is
+// done, or twice in it, undoes all of it.
+func TestNumbersOfAChain(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		term := in(t, store)
+		a, b := lockkeys.Must("a"), lockkeys.Must("b")
+		states, err := term.Acquire(t.Context(), []lockkeys.Key{a, b})
+		require.NoError(t, err)
+		chain := func(events ...string) error {
+			return store.Together(t.Context(), func(ctx context.Context) error {
+				for _, text := range events {
+					e := &ordering.Event{}
+					if e.Positions, err = ordering.ParseSequenceID(text, lockkeys.Root()); err != nil {
+						return err
+					}
+					fences := []int64{}
+					for _, p := range e.Positions {
+						fences = append(fences, map[lockkeys.Key]int64{a: states[0].Fence, b: states[1].Fence}[p.Stream])
+					}
+					if err := store.Do(ctx, ordering.NewJob(term, e, fences), effect(text)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, chain("a=2, b=1", "a=3", "a=7, b=2", "b=4"))
+		require.NoError(t, chain("a=4", "a=1, b=3", "a=9"))
+		for _, wrong := range [][]string{{"a=5", "b=4"}, {"a=5", "a=6", "a=5"}, {"b=5", "a=8", "a=7"}} {
+			require.Error(t, chain(wrong...))
+		}
+		require.ErrorIs(t, chain("a=5", "b=4"), ordering.ErrDuplicate)
+		now, err := term.Acquire(t.Context(), []lockkeys.Key{a, b})
+		require.NoError(t, err)
+		assert.EqualValues(t, 4, now[0].Last)
+		assert.Equal(t, ordering.Spans{{From: 7, To: 7}, {From: 9, To: 9}}, now[0].Done)
+		assert.EqualValues(t, 4, now[1].Last)
+		assert.Empty(t, now[1].Done)
+		assert.Equal(t, 7, effects(t, store))
+	})
+}

@@ -51,13 +51,16 @@ func (t *memoryTerm) Park(ctx context.Context, p Parking, fences Fences) error {
 			return err
 		}
 	}
-	c.unparkLocked(p.ID)
-	parking := &memoryParking{Parking: p, streams: make(map[lockkeys.Key]ParkedStream, len(p.Streams))}
+	parking := c.parkings[p.ID]
+	if parking == nil {
+		parking = &memoryParking{streams: make(map[lockkeys.Key]ParkedStream, len(p.Streams))}
+		c.parkings[p.ID] = parking
+	}
+	parking.Parking = p
 	parking.Streams, parking.Events = nil, make([]HeldEvent, len(p.Events))
 	for i, h := range p.Events {
 		parking.Events[i] = h.AsOutline()
 	}
-	c.parkings[p.ID] = parking
 	for _, position := range p.Streams {
 		st := c.streamLocked(position.Stream)
 		if other := st.parking; other != nil && other != parking {

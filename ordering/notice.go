@@ -143,12 +143,12 @@ func (s *Sequencer[T]) observe(n Notice) {
 // logParking logs a parking for operators, and again each time the number of
 // its streams has doubled. One whose events are still being requested needs no
 // operator.
-func (s *Sequencer[T]) logParking(p Parking) {
+func (s *Sequencer[T]) logParking(p Parking, streams int) {
 	level := slog.LevelError
 	if p.Reason == Waiting {
 		level = slog.LevelInfo
 	}
-	args := []any{"reason", p.Reason.String(), "streams", len(p.Streams), "first", p.Streams[0].String(), "parking", p.ID, "err", p.Error}
+	args := []any{"reason", p.Reason.String(), "streams", streams, "first", p.Streams[0].String(), "parking", p.ID, "err", p.Error}
 	if len(p.Events) > 0 {
 		args = append(args, "event", p.Events[0].Name())
 	}

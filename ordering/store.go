@@ -187,7 +187,8 @@ type Term interface {
 	// an outline is not held anew. If the parking has an error, each of the
 	// events gets a failed job state with it that ended at Since, unless its
 	// numbers are done. Their marks are forgotten. A parking with the same ID is
-	// replaced: streams that it no longer has are open.
+	// replaced, but keeps the streams that are not named: so that its growth costs
+	// what is added to it.
 	//
 	// A stream belongs to one parking at most. One that another parking had
 	// is taken from it, and a parking that is left without streams is

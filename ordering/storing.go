@@ -25,7 +25,7 @@ func (s *Sequencer[T]) store(a core.Action) (in core.Input, err error) {
 	case *core.Park:
 		p := parkingOf(a.ParkingState)
 		if a.Log {
-			s.logParking(p)
+			s.logParking(p, a.All)
 		}
 		return core.ParkDone{Park: a}, s.insist(s.background, "park", nil, func() error { return s.term.Park(s.background, p, a.Fences) })
 	case *core.Unpark:

@@ -158,6 +158,12 @@ func (m *model) look(positions []ordering.Position) []ordering.NumberState {
 }
 
 func (m *model) park(p ordering.Parking) {
+	for _, have := range m.parkings[p.ID].Streams { // which stay
+		if !slices.ContainsFunc(p.Streams, func(s ordering.ParkedStream) bool { return s.Stream == have.Stream }) {
+			p.Streams = append(slices.Clone(p.Streams), have)
+		}
+	}
+	slices.SortFunc(p.Streams, func(a, b ordering.ParkedStream) int { return a.Stream.Compare(b.Stream) })
 	delete(m.parkings, p.ID)
 	for id, other := range m.parkings {
 		other.Streams = slices.DeleteFunc(slices.Clone(other.Streams), func(have ordering.ParkedStream) bool {

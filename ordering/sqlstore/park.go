@@ -28,10 +28,7 @@ func (t *term) Park(ctx context.Context, p ordering.Parking, fences ordering.Fen
 		needed[position.Stream] = fences[position.Stream]
 	}
 	return t.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
-		if err := t.store.backend.lockParking(ctx, tx, t.termOf, p.ID, needed); err != nil {
-			return err
-		}
-		if err := t.unpark(ctx, tx, p.ID); err != nil {
+		if err := t.store.backend.lockParking(ctx, tx, t.termOf, "", needed); err != nil { // the other streams of it stay
 			return err
 		}
 		return t.park(ctx, tx, p)
@@ -49,7 +46,9 @@ func (t *termOf) park(ctx context.Context, tx *transaction, p ordering.Parking) 
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			var id string
 			err := scan(&id)
-			robbed[id] = true
+			if id != p.ID {
+				robbed[id] = true
+			}
 			return err
 		}, `SELECT parking FROM ordering_streams WHERE consumer = $1 AND stream = $2 AND parking <> ''`, t.consumer, stream)
 		if err != nil {
@@ -60,6 +59,9 @@ func (t *termOf) park(ctx context.Context, tx *transaction, p ordering.Parking) 
 			t.consumer, stream, p.ID, int64(position.Position().Place()), clean(position.Bound)); err != nil {
 			return err
 		}
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2`, t.consumer, p.ID); err != nil {
+		return err
 	}
 	more := map[string]int64{}
 	for _, h := range p.Events {
@@ -82,7 +84,8 @@ func (t *termOf) park(ctx context.Context, tx *transaction, p ordering.Parking) 
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (consumer, id, since, body) VALUES ($1, $2, $3, $4)`, t.consumer, p.ID, toMicros(p.Since), string(body))
+	_, err = tx.ExecContext(ctx, `INSERT INTO ordering_parkings (consumer, id, since, body) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (consumer, id) DO UPDATE SET since = excluded.since, body = excluded.body`, t.consumer, p.ID, toMicros(p.Since), string(body))
 	return err
 }
 

@@ -50,10 +50,12 @@ type (
 	// held event gets an error of its own in the answer, HoldDone, and the
 	// others are held.
 	Hold struct{ Events []*Event }
-	// Park: write the parking. It takes over the streams of parkings that have
-	// become part of it. Answered by ParkDone.
+	// Park: write the parking, with those of its streams that have changed, one
+	// at least; those that the store has in it already stay. It takes over the
+	// streams of parkings that have become part of it. Answered by ParkDone.
 	Park struct {
 		ParkingState
+		All    int  // how many streams it has
 		Log    bool // it is new, or has twice as many streams as when this was set last
 		Fences map[lockkeys.Key]int64
 

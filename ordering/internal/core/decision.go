@@ -353,7 +353,7 @@ func (m *Machine) resume(d *Decision) (over bool) {
 	if p.state == finished {
 		return true
 	}
-	m.write(&Unpark{IDs: slices.Clone(p.ids), Fences: m.fences(p), parking: p})
+	m.write(&Unpark{IDs: slices.Clone(p.ids), Fences: m.fences(p.keys()), parking: p})
 	return false
 }
 

@@ -20,6 +20,8 @@ type parking struct {
 	id      string
 	reason  Reason
 	streams map[lockkeys.Key]Closed
+	first   lockkeys.Key   // of streams; it stands for all of them in each write, so that a lost one is noticed
+	changes []lockkeys.Key // those of streams that the store has not as they are, possibly several times
 	faults  []Fault
 	gap     Range
 	cause   error
@@ -97,22 +99,36 @@ func (p *parking) closes(st *stream) uint64 {
 	return p.streams[st.key].Number
 }
 
-// snapshot returns the parking in the form that a store keeps.
-func (p *parking) snapshot() ParkingState {
+// snapshot returns the parking in the form that a store keeps, with some of its
+// streams.
+func (p *parking) snapshot(streams []lockkeys.Key) ParkingState {
 	s := ParkingState{ID: p.id, Reason: p.reason, Gap: p.gap, Cause: p.cause, Since: p.since,
-		Faults: append([]Fault(nil), p.faults...), Streams: make([]Closed, 0, len(p.streams))}
-	for _, c := range p.streams {
-		s.Streams = append(s.Streams, c)
+		Faults: append([]Fault(nil), p.faults...), Streams: make([]Closed, 0, len(streams))}
+	for _, key := range streams {
+		s.Streams = append(s.Streams, p.streams[key])
 	}
 	return s
+}
+
+// keys returns the keys of the streams, in any order.
+func (p *parking) keys() []lockkeys.Key { return slices.Collect(maps.Keys(p.streams)) }
+
+// set records where the parking closes a stream.
+func (p *parking) set(c Closed) {
+	if len(p.streams) == 0 {
+		p.first = c.Key
+	}
+	p.streams[c.Key] = c
+	p.changes = append(p.changes, c.Key)
 }
 
 func (m *Machine) restore(s ParkingState) *parking {
 	p := &parking{state: written, id: s.ID, reason: s.Reason, faults: s.Faults, gap: s.Gap, cause: s.Cause, since: s.Since,
 		streams: make(map[lockkeys.Key]Closed, len(s.Streams)), ids: []string{s.ID}, changed: m.now(), told: len(s.Streams)}
 	for _, c := range s.Streams {
-		p.streams[c.Key] = c
+		p.set(c)
 	}
+	p.changes = nil
 	m.parkings[p] = struct{}{}
 	m.timers.set(m.now().Add(m.cfg.IdleTTL), p)
 	return p
@@ -197,7 +213,7 @@ func (m *Machine) closedBy(st *stream, p *parking, by string) {
 	}
 	st.to(parked)
 	st.parking = p
-	p.streams[st.key] = Closed{Key: st.key, Number: st.heldFrom, By: by}
+	p.set(Closed{Key: st.key, Number: st.heldFrom, By: by})
 	m.dirty(p)
 	m.limitSpread(p)
 }
@@ -210,7 +226,7 @@ func (m *Machine) limitSpread(p *parking) {
 		return
 	}
 	p.leaving = true
-	err := m.cfg.Host.SpreadError(p.snapshot())
+	err := m.cfg.Host.SpreadError(p.snapshot(p.keys()))
 	if m.cfg.SpreadStops {
 		m.stop(err)
 		return
@@ -233,10 +249,12 @@ func (m *Machine) join(p, q *parking) *parking {
 		p.since = q.since
 	}
 	p.faults = append(p.faults, q.faults...)
-	for key, c := range q.streams {
-		if old, ok := p.streams[key]; !ok || c.Number < old.Number {
-			p.streams[key] = c
+	for _, key := range slices.SortedFunc(maps.Keys(q.streams), lockkeys.Key.Compare) {
+		c := q.streams[key]
+		if old, ok := p.streams[key]; ok && old.Number <= c.Number {
+			c = old
 		}
+		p.set(c)
 		if st := m.streams[key]; st != nil && st.parking == q {
 			st.parking = p
 		}
@@ -245,7 +263,7 @@ func (m *Machine) join(p, q *parking) *parking {
 		p.cause, p.reason = q.cause, q.reason
 	}
 	q.to(finished)
-	q.into = p
+	q.into, q.streams = p, nil
 	delete(m.parkings, q)
 	p.ids = append(p.ids, q.ids...) // the store has it under those until p is written
 	p.leaving = p.leaving || q.leaving
@@ -273,14 +291,15 @@ func (m *Machine) finish(p *parking) (streams []*stream) {
 			streams = append(streams, st)
 		}
 	}
+	p.streams = nil // its timer may keep it for long
 	sortByKey(streams)
 	return streams
 }
 
-// fences returns the fencing tokens of a parking's streams.
-func (m *Machine) fences(p *parking) map[lockkeys.Key]int64 {
-	fences := make(map[lockkeys.Key]int64, len(p.streams))
-	for key := range p.streams {
+// fences returns the fencing tokens of streams.
+func (m *Machine) fences(streams []lockkeys.Key) map[lockkeys.Key]int64 {
+	fences := map[lockkeys.Key]int64{}
+	for _, key := range streams {
 		if st := m.streams[key]; st != nil {
 			fences[key] = st.fence
 		}

@@ -382,10 +382,14 @@ func (s *store) park(term int, p ParkingState, fences map[lockkeys.Key]int64) er
 	}
 	p = copyOf(p)
 	s.check.parks(p, fences)
-	s.unparkOne(p.ID)
+	for _, c := range s.parkings[p.ID].Streams { // which stay
+		if !slices.ContainsFunc(p.Streams, func(o Closed) bool { return o.Key == c.Key }) {
+			p.Streams = append(p.Streams, c)
+		}
+	}
 	for _, c := range p.Streams {
 		st := s.stream(c.Key)
-		if old, ok := s.parkings[st.parked]; ok {
+		if old, ok := s.parkings[st.parked]; ok && old.ID != p.ID {
 			old = copyOf(old)
 			old.Streams = slices.DeleteFunc(old.Streams, func(o Closed) bool { return o.Key == c.Key })
 			s.parkings[old.ID] = old

@@ -148,7 +148,8 @@ func (w *work) isFor(p *parking) bool {
 	return slices.ContainsFunc(w.decisions, func(d *Decision) bool { return d.parking.live() == p })
 }
 
-// writeParking writes the current state of a parking to the store.
+// writeParking writes what has changed of a parking to the store. Its cost is
+// linear in that, not in the streams that the store has in it already.
 func (m *Machine) writeParking(p *parking) {
 	p.to(written)
 	p.faults = slices.DeleteFunc(p.faults, m.isDone) // else the store would hold done events again
@@ -156,7 +157,11 @@ func (m *Machine) writeParking(p *parking) {
 	if log {
 		p.told = len(p.streams)
 	}
-	m.write(&Park{Log: log, ParkingState: p.snapshot(), Fences: m.fences(p), parking: p, ids: len(p.ids)})
+	changes := append(p.changes, p.first)
+	p.changes = nil
+	slices.SortFunc(changes, lockkeys.Key.Compare)
+	changes = slices.Compact(changes)
+	m.write(&Park{Log: log, ParkingState: p.snapshot(changes), All: len(p.streams), Fences: m.fences(changes), parking: p, ids: len(p.ids)})
 }
 
 // parkDone drops the other IDs that a parking had when it was written: the

@@ -111,9 +111,9 @@ type Config[T any] struct {
 	Owns func(stream lockkeys.Key) bool
 
 	// GapTimeout is how long an event waits for missing earlier ones until
-	// these are requested, called T_gap in the paper. If too many events wait,
-	// they are requested at once, but GapPolicy applies no sooner. Default: 2
-	// s.
+	// these are requested, called T_gap in the paper. If too many events wait, or
+	// the event came during a replay of one of its streams, they are requested at
+	// once, but GapPolicy applies no sooner. Default: 2 s.
 	GapTimeout time.Duration
 	// Replayer is asked for missing events. Default: none, so that GapPolicy
 	// applies after GapTimeout.

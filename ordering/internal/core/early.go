@@ -12,6 +12,7 @@ import (
 func (m *Machine) wait(e *Event) {
 	full := !e.Held && m.isFull(e)
 	e.arrived = m.now()
+	e.asked = e.isAskedFor()
 	m.enterEarly(e)
 	if full {
 		m.overflow(e)
@@ -23,6 +24,17 @@ func (m *Machine) wait(e *Event) {
 // LimitEarly lowers MaxEarlyTotal to n, unless it is less already.
 func (m *Machine) LimitEarly(n int) {
 	m.cfg.MaxEarlyTotal = min(m.cfg.MaxEarlyTotal, max(n, 0))
+}
+
+// isAskedFor reports whether a replay is under way for one of the event's streams,
+// which is presumably what has brought it.
+func (e *Event) isAskedFor() bool {
+	for i := range e.Slots {
+		if e.Slots[i].stream.replaying {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Machine) isFull(e *Event) bool {

@@ -28,6 +28,7 @@ type Event struct {
 
 	state   EventState
 	arrived time.Time
+	asked   bool      // it came during a replay of one of its streams
 	fedBy   []*stream // streams whose feeding waits until it is over
 	fills   *parking  // to resume once this is held: this is the missing event, or nothing is missing before it
 	fewSlot [2]Slot   // room for the slots of most events

@@ -71,7 +71,10 @@ var (
 // openGap starts the grace time for the next number of a stream. It counts from
 // the arrival of the first event after the gap. If no event waits, the stream
 // is parked for the gap: its grace time was over before, so the replay starts
-// with the next tick.
+// with the next tick. If the first event after the gap was itself asked for, the
+// missing ones are too, at once: they are older than it, and with a chain of events
+// that each wait for one before, there would be a grace time for each. The policy
+// applies no sooner.
 func (m *Machine) openGap(st *stream) {
 	if st.gap != nil {
 		return
@@ -84,6 +87,9 @@ func (m *Machine) openGap(st *stream) {
 	}
 	m.timers.set(g.grace, g)
 	m.notify(Notice{Kind: GapOpened, Range: Range{st.key, g.from, g.to}})
+	if first, _ := st.firstEarly(); first != nil && first.asked {
+		m.ask(g)
+	}
 }
 
 // narrowGap adapts the gap of a stream after its next number has changed. from

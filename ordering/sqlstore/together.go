@@ -57,6 +57,9 @@ func (s *Store) TogetherTx(ctx context.Context) *sql.Tx {
 // returns it runs by itself.
 var ErrTogether = errors.New("sqlstore: only Do and Commit can write within Together")
 
+// errFailed is the error of what follows a failed Do or Commit within Together.
+var errFailed = errors.New("sqlstore: another one in the transaction has failed, so nothing of it will be written")
+
 type togetherKey struct{ store *Store }
 
 // together returns the transaction of the call of Together that ctx belongs to, or
@@ -68,16 +71,18 @@ func (s *Store) together(ctx context.Context) *transaction {
 
 // doTogether is Do, or Commit if apply is nil, within Together.
 func (s *Store) doTogether(ctx context.Context, tx *transaction, c *commit, apply effect) (err error) {
-	before := tx.failed
+	if err := s.nested(ctx); err != nil {
+		return err
+	}
+	if tx.failed != nil { // so that whoever runs the handlers learns of it, whatever they ignore
+		return storeError("commit", fmt.Errorf("%.80q: %w: %v", c.Event.Name(), errFailed, tx.failed))
+	}
 	tx.failed = contain.ErrGoexit // unless it returns; then a part may have been written
 	defer func() {
 		if err != nil {
 			tx.failed = err
 		}
 	}()
-	if err := s.nested(ctx); err != nil {
-		return err
-	}
 	if err := s.backend.commit(ctx, tx, c); err != nil {
 		return storeError("commit", fmt.Errorf("%.80q: %w", c.Event.Name(), err))
 	}
@@ -88,6 +93,6 @@ func (s *Store) doTogether(ctx context.Context, tx *transaction, c *commit, appl
 			return storeError("commit", err)
 		}
 	}
-	tx.failed = before
+	tx.failed = nil
 	return nil
 }

@@ -297,16 +297,25 @@ func TestTogetherWithoutEffects(t *testing.T) {
 
 // TestTogetherAlone: a handler that leaves the chain before it has written anything
 // undoes nothing; one that does so in its effect, when its number is written already,
-// or ignores that its effect has failed, undoes the chain. Each runs once in the end.
+// or ignores that its effect has failed, undoes the chain, also if Together hides that
+// its function has failed. Each runs once in the end.
 func TestTogetherAlone(t *testing.T) {
-	for name, c := range map[string]struct{ before, inside, ignored bool }{
+	for name, c := range map[string]struct{ before, inside, ignored, hidden bool }{
 		"before": {before: true}, "in the effect": {inside: true}, "ignored": {inside: true, ignored: true},
+		"ignored and hidden": {inside: true, ignored: true, hidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
 				store := open()
 				b := newBank(t, store, func(cfg *ordering.Config[*ordering.Event]) {
-					inTx := cfg.Handler
+					inTx, together := cfg.Handler, cfg.Together
+					cfg.Together = func(ctx context.Context, run func(context.Context) error) error {
+						err := together(ctx, run)
+						if c.hidden {
+							return nil
+						}
+						return err
+					}
 					cfg.Handler = func(ctx context.Context, job ordering.Job[*ordering.Event]) error {
 						if c.before && job.Event.ID == "hot-3" && store.TogetherTx(ctx) != nil {
 							return dispatcher.ErrAlone

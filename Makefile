@@ -4,8 +4,9 @@
 # make targets one line for each performance target
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
-# make soak    the simulation of the sequencer's core for SIMULATED events, the crash
-#              tests of the ledger for SOAK rounds, and those with a broker for CHAOS
+# make soak    the simulation of the sequencer's core for SIMULATED events, EVENTS from
+#              a hostile source applied on SQLite, the crash tests of the ledger for
+#              SOAK rounds, and those with a broker for CHAOS
 # make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ
 
 SHELL       := /bin/bash
@@ -17,6 +18,7 @@ FUZZTIME    ?= 30s
 SOAK        ?= 2000
 CHAOS       ?= 1000
 SIMULATED   ?= 20000000
+EVENTS      ?= 10000000
 MODULES     := . bench
 BOOKS       := Berka|Journals|Beancount|Ethereum|Contention|Hostile|Faults|Cut
 
@@ -69,6 +71,7 @@ model:
 # kills the broker and a producer, and makes a consumer hand over.
 soak:
 	CORE_SIM_EVENTS=$(SIMULATED) go test -count=1 -timeout 10h -v -run TestSimulation ./ordering/internal/core
+	SOAK_EVENTS=$(EVENTS) go test -count=1 -timeout 10h -v -run TestSoak ./ordering/sqlstore
 	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger
 	LEDGER_CHAOS_ROUNDS=$(CHAOS) go test -count=1 -timeout 10h -v -run TestChaos ./examples/ledger
 

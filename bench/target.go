@@ -101,6 +101,7 @@ func peerTargets(e Effort) (targets []Target) {
 		atMost("one key, to pool", ours.To(of(one, Floor)), 1.5, "×"),
 		atMost("one key, to pool, head-only", of(one, HeadOnly).To(of(one, Floor)), 1.5, "×"),
 		atMost("one key, to sharded channels", ours.To(of(one, Sharded)), 1, "×"),
+		atMost("one key, to a queue for each key", ours.To(of(one, KeyedQueues)), 1, "×"),
 		atMost("two keys, to pool", of(two, LookAhead).To(of(two, Floor)), 2.5, "×"),
 		atMost("two keys, to pool, head-only", of(two, HeadOnly).To(of(two, Floor)), 2.5, "×"),
 	)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/httppool"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -95,7 +96,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.HTTP != nil {
 		c.http = *cfg.HTTP
 	} else {
-		c.own = newTransport(cfg.Timeout)
+		c.own = httppool.New(cfg.Timeout)
 		c.http.Transport = c.own
 	}
 	// A signature is only for the configured receiver.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
@@ -172,4 +177,35 @@ func TestBadClientConfig(t *testing.T) {
 	for _, problem := range []string{`key "a": the secret is 0 bytes`, "Timeout", "MaxBytes", "MaxEvents"} {
 		assert.ErrorContains(t, err, problem)
 	}
+}
+
+// TestConnectionsAreKept: many requests at a time, again and again, do not open a
+// connection each.
+func TestConnectionsAreKept(t *testing.T) {
+	const atOnce, rounds = 32, 10
+	var opened atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"version":1,"no_such":[{"stream":"a","from":1,"to":1}]}`)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	c, err := httpreplay.NewClient(httpreplay.ClientConfig{URL: server.URL})
+	require.NoError(t, err)
+	for range rounds {
+		var wait sync.WaitGroup
+		for range atOnce {
+			wait.Go(func() {
+				_, err := c.Fetch(t.Context(), ordering.Range{Stream: lockkeys.Must("a"), From: 1, To: 1})
+				assert.NoError(t, err)
+			})
+		}
+		wait.Wait()
+	}
+	assert.Less(t, int(opened.Load()), atOnce*rounds/3)
 }

@@ -168,7 +168,8 @@ type Config[T any] struct {
 	// Default: 7 days.
 	CommandRetention time.Duration
 
-	// Observer, if set, receives all notices, from several goroutines at once.
+	// Observer, if set, receives all notices, from several goroutines at once, so
+	// that two in quick succession may come in either order.
 	// The sequencer waits for it, so it should be quick, and must not call the
 	// sequencer. Its panics are logged.
 	Observer func(Notice)

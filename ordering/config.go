@@ -169,9 +169,9 @@ type Config[T any] struct {
 	CommandRetention time.Duration
 
 	// Observer, if set, receives all notices, from several goroutines at once, so
-	// that two in quick succession may come in either order.
-	// The sequencer waits for it, so it should be quick, and must not call the
-	// sequencer. Its panics are logged.
+	// that two in quick succession may come in either order. The sequencer waits
+	// for it, so it should be quick, and must not call the sequencer. Its panics
+	// are logged.
 	Observer func(Notice)
 	// Logger receives what an operator should know: gaps that stay open, parked
 	// streams, contradictions, a stop. Default: slog.Default().

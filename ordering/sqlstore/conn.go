@@ -164,8 +164,9 @@ func (c *conn) MayControl(statement, name string) bool {
 		return true
 	}
 	if name != "" && !strings.EqualFold(name, savepoint) {
+		// From now on: once compiled, the statement may run in any part.
+		c.shared.divideAlways()
 		if p := c.shared.part.Load(); c.inPart && !p.divided { // nothing would end what it leaves open
-			c.shared.divideAlways()
 			p.again.Store(true)
 			c.lost.Store(true)
 			return false

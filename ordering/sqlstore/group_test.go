@@ -148,6 +148,35 @@ func TestAGroupIsDividedAfterAFailure(t *testing.T) {
 	}
 }
 
+// TestAPreparedSavepoint: a savepoint that an effect leaves open ends with it, also if
+// the statement was compiled before, or while parts were divided for another reason.
+func TestAPreparedSavepoint(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
+	mine, err := store.Prepare(t.Context(), `SAVEPOINT mine`)
+	require.NoError(t, err)
+	back, err := store.Prepare(t.Context(), `ROLLBACK TO mine`)
+	require.NoError(t, err)
+	errs := groupOf(t, store, effect("first"), func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.StmtContext(ctx, mine).ExecContext(ctx); err != nil {
+			return err
+		}
+		return effect("second")(ctx, tx)
+	})
+	require.Equal(t, []error{nil, nil}, errs)
+	errs = groupOf(t, store, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.StmtContext(ctx, mine).ExecContext(ctx)
+		return err
+	}, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.StmtContext(ctx, back).ExecContext(ctx)
+		return err
+	})
+	require.NoError(t, errs[0])
+	require.ErrorContains(t, errs[1], "no such savepoint")
+	require.Equal(t, 2, effects(t, store))
+	require.EqualValues(t, 2, last(t, store, "g0"))
+	require.EqualValues(t, 1, last(t, store, "g1"))
+}
+
 // checked opens an SQLite database that checks foreign keys, with tables of which
 // one refers to the other, which is checked at the commit.
 func checked(t *testing.T) *sqlstore.Store {

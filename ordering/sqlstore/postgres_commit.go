@@ -39,6 +39,7 @@ type StatementError struct {
 	Err error
 }
 
+// Error is that of the statement.
 func (e *StatementError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause, for errors.Is and errors.As.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -284,10 +285,11 @@ func (c *conn) commit(ctx context.Context) error {
 	batch.Queue(`COMMIT`)
 	c.queued, c.begun = nil, true
 	results := c.pgx().SendBatch(ctx, batch)
+	var tag pgconn.CommandTag
 	var err error
 	failed := 0
 	for ; failed < batch.Len() && err == nil; failed++ {
-		_, err = results.Exec()
+		tag, err = results.Exec()
 	}
 	failed--
 	if end := results.Close(); err == nil {
@@ -295,6 +297,8 @@ func (c *conn) commit(ctx context.Context) error {
 	}
 	var unsent pgx.ErrPreprocessingBatch
 	switch {
+	case err == nil && tag.String() != "COMMIT": // PostgreSQL answers so, without an error, when it rolls back
+		return errFailed
 	case err == nil:
 		return nil
 	case errors.As(err, &unsent):

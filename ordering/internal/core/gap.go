@@ -220,7 +220,7 @@ func (m *Machine) replayOver(st *stream, to uint64, cause error) {
 		m.rest(st)
 	case g.state == queued, g.from > to: // or the requested numbers have come, and later ones are missing
 		m.askNow(g)
-	case st.isHeld(g.from) && st.missing == 0: // the number has come, and the store holds it
+	case st.early[g.from] != nil, st.isHeld(g.from) && st.missing == 0: // the number has come, and waits for another stream, or the store holds it
 		m.closeGap(st)
 	default:
 		m.settleGap(g, cmp.Or(cause, errInVain))

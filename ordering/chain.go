@@ -76,7 +76,7 @@ func (s *Sequencer[T]) chained(ctx context.Context, j Job[T], c *chain[T]) error
 		return err
 	}
 	if err == nil && !it.committed {
-		err = s.commit(ctx, it.record(StatusApplied, ""))
+		err = s.commitApplied(ctx, it)
 	}
 	return err
 }

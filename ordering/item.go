@@ -103,7 +103,7 @@ func (it *item[T]) record(status Status, errText string) Record {
 		reply = it.reply
 	}
 	return Record{Event: it.event, Term: it.term, Fences: it.fences, Known: it.known, Held: it.Held, Marked: it.run.IsMarked(), JobState: JobState{
-		Event: it.event.Name(), Hash: it.event.Hash(), Positions: it.event.Positions, Status: status,
+		Event: it.event.Name(), Positions: it.event.Positions, Status: status,
 		Attempts: it.attempts, Error: errText, Started: it.started, Ended: it.At, Reply: reply,
 	}}
 }

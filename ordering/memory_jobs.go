@@ -99,7 +99,7 @@ func (c *memoryConsumer) commitLocked(r Record) error {
 		if _, known := c.commands[r.Event.ID]; known {
 			return fmt.Errorf("%w: command %.80q", ErrDuplicate, r.Event.ID)
 		}
-		c.commands[r.Event.ID] = r.JobState
+		c.commands[r.Event.ID] = r.State()
 	} else {
 		for _, p := range r.Event.Positions {
 			st := c.streams[p.Stream]
@@ -108,7 +108,7 @@ func (c *memoryConsumer) commitLocked(r Record) error {
 				st.ended = max(st.ended, p.Place())
 			}
 		}
-		c.jobs[firstOf(r.Event.Positions).place()] = r.JobState
+		c.jobs[firstOf(r.Event.Positions).place()] = r.State()
 	}
 	if r.Held {
 		c.forgetLocked(r.JobState.Positions)

@@ -36,7 +36,20 @@ type Record struct {
 	// numbers JobState.Positions, or the command: the commit deletes the count.
 	Marked bool
 
+	// JobState is what [Record.State] returns, but for its Hash, which may be
+	// missing.
 	JobState
+}
+
+// State returns the job state for a store to keep. Its Hash, unless it is set, is
+// that of the event, computed here: a store that keeps no job states need not pay
+// for it.
+func (r *Record) State() JobState {
+	state := r.JobState
+	if state.Hash == (Hash{}) {
+		state.Hash = r.Event.Hash()
+	}
+	return state
 }
 
 // IsCommand reports whether the record is that of a command: an event without

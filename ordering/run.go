@@ -91,7 +91,7 @@ func (s *Sequencer[T]) attempt(ctx context.Context, j Job[T]) error {
 			if ctx.Err() != nil { // the handler's time is over, and it has succeeded
 				within = s.background
 			}
-			err := s.commit(within, it.record(StatusApplied, ""))
+			err := s.commitApplied(within, it)
 			step = it.run.Committed(troubleOf(err), err)
 		case core.RunLook:
 			step = s.lookUp(it)
@@ -282,7 +282,8 @@ func (s *Sequencer[T]) giveUp(it *item[T]) {
 		switch step.Kind {
 		case core.RunCommit:
 			err := s.insist(s.accepting, "give up", isDuplicate, func() error {
-				return s.commit(s.background, it.record(StatusDeadLettered, it.failure.Error()))
+				r := it.record(StatusDeadLettered, it.failure.Error())
+				return s.commit(s.background, &r)
 			})
 			step = it.run.Committed(troubleOf(err), err)
 		case core.RunLook:

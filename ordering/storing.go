@@ -242,6 +242,7 @@ func (s *Sequencer[T]) doGiveUp(a *core.GiveUp) (core.Input, error) {
 		failure = a.Cause.Error()
 	}
 	r := it.record(StatusDeadLettered, failure)
+	r.Hash = it.event.Hash()
 	r.Event, r.Fences, r.Known, r.Held, r.By, r.Reason = free, nil, nil, true, a.By, a.Why.Error()
 	for _, slot := range a.Slots {
 		p := PositionAt(slot.Key, slot.Number)
@@ -250,7 +251,7 @@ func (s *Sequencer[T]) doGiveUp(a *core.GiveUp) (core.Input, error) {
 		r.Fences = append(r.Fences, slot.Fence)
 		r.Known = append(r.Known, slot.Known)
 	}
-	err = s.insist(s.background, "give up", isDuplicate, func() error { return s.commit(s.background, r) })
+	err = s.insist(s.background, "give up", isDuplicate, func() error { return s.commit(s.background, &r) })
 	if isDuplicate(err) { // an earlier commit only seemed to fail
 		err = nil
 	}
@@ -283,10 +284,16 @@ func fencesOf(slots []core.Slot) Fences {
 	return fences
 }
 
+// commitApplied commits an event whose handler has succeeded.
+func (s *Sequencer[T]) commitApplied(ctx context.Context, it *item[T]) error {
+	r := it.record(StatusApplied, "")
+	return s.commit(ctx, &r)
+}
+
 // commit commits a record. A failure of the store is returned as a
 // [*StoreError].
-func (s *Sequencer[T]) commit(ctx context.Context, r Record) error {
-	err := s.term.Commit(ctx, r)
+func (s *Sequencer[T]) commit(ctx context.Context, r *Record) error {
+	err := s.term.Commit(ctx, *r)
 	if err == nil {
 		return nil
 	}

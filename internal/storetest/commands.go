@@ -37,7 +37,7 @@ var commandTests = []test{
 		other := f.record(command("y"))
 		other.Status, other.By, other.Reason = ordering.StatusDeadLettered, "ann", "not wanted any more"
 		f.ok(f.term.Commit(f.ctx, other))
-		require.Equal(f, []*ordering.JobState{&other.JobState, nil, &r.JobState, &other.JobState}, f.lookCommands("y", "none", "x", "y"))
+		require.Equal(f, []*ordering.JobState{stored(other), nil, stored(r), stored(other)}, f.lookCommands("y", "none", "x", "y"))
 		require.Empty(f, f.lookCommands())
 		require.Equal(f, []*ordering.JobState{nil}, f.lookCommands(""))
 	}},
@@ -48,7 +48,7 @@ var commandTests = []test{
 		again.Reply = []byte("another")
 		require.ErrorIs(f, f.term.Commit(f.ctx, again), ordering.ErrDuplicate)
 		require.ErrorContains(f, f.term.Commit(f.ctx, again), `"x"`)
-		require.Equal(f, []*ordering.JobState{&r.JobState}, f.lookCommands("x"))
+		require.Equal(f, []*ordering.JobState{stored(r)}, f.lookCommands("x"))
 	}},
 	{promise: "an event with numbers and the same ID is another one", run: func(f *fixture) {
 		f.acquire("a")
@@ -129,7 +129,7 @@ var commandTests = []test{
 		r.Reply = []byte("answer")
 		f.ok(f.term.Commit(f.ctx, r))
 		f.reopen()
-		require.Equal(f, []*ordering.JobState{&r.JobState}, f.lookCommands("x"))
+		require.Equal(f, []*ordering.JobState{stored(r)}, f.lookCommands("x"))
 		require.ErrorIs(f, f.try(command("x")), ordering.ErrDuplicate)
 	}},
 }

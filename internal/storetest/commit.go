@@ -92,7 +92,7 @@ var commitTests = []test{
 		r.Status, r.Error = ordering.StatusDeadLettered, "no such account"
 		f.ok(f.term.Commit(f.ctx, r))
 		require.Equal(f, []state{{Last: 1, Ended: 1}}, f.states("a"))
-		require.Equal(f, r.JobState, f.job("a=1"))
+		require.Equal(f, r.State(), f.job("a=1"))
 	}},
 	{promise: "a record without an event, or a token for each position, is refused", run: func(f *fixture) {
 		f.acquire("a", "b")

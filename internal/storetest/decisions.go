@@ -28,7 +28,7 @@ func (h *holder) decided(e *ordering.Event, by string, seconds int) ordering.Job
 	r.Status, r.Error, r.By, r.Reason = ordering.StatusDeadLettered, "no such account", by, "why "+by
 	r.Ended = at.Add(time.Duration(seconds) * time.Second)
 	h.ok(h.term.Commit(h.ctx, r))
-	return r.JobState
+	return r.State()
 }
 
 var decisionTests = []test{

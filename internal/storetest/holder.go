@@ -114,9 +114,16 @@ func (h *holder) fence(stream string) int64 {
 	return h.lookAt([]ordering.Position{{Stream: lockkeys.MustParse(stream), Number: 1}})[0].Fence
 }
 
-// record is the record of an event that was processed.
+// stored is the job state that a store keeps for a record.
+func stored(r ordering.Record) *ordering.JobState {
+	state := r.State()
+	return &state
+}
+
+// record is the record of an event that was processed. Its hash is missing, as in
+// those of a sequencer.
 func (h *holder) record(e *ordering.Event) ordering.Record {
-	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Hash: e.Hash(), Positions: e.Positions,
+	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,
 		Status: ordering.StatusApplied, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
 	for _, p := range e.Positions {
 		r.Fences = append(r.Fences, h.fences[p.Stream])

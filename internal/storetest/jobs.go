@@ -21,7 +21,7 @@ var jobTests = []test{
 		r := f.record(event("x", "a=1, b=1;end"))
 		r.Attempts, r.Error = 4, "the third attempt: no answer"
 		f.ok(f.term.Commit(f.ctx, r))
-		require.Equal(f, r.JobState, f.job("a=1"))
+		require.Equal(f, r.State(), f.job("a=1"))
 	}},
 	{promise: "one that did not come has none", run: func(f *fixture) {
 		f.noJob("a=1")
@@ -38,7 +38,7 @@ var jobTests = []test{
 		r := f.record(x)
 		r.Held, r.Attempts, r.Started, r.Ended = true, 4, at.Add(-time.Minute), at.Add(time.Hour)
 		f.ok(f.term.Commit(f.ctx, r))
-		require.Equal(f, r.JobState, f.job("a=1"))
+		require.Equal(f, r.State(), f.job("a=1"))
 	}},
 	{promise: "a time that is not known stays so", run: func(f *fixture) {
 		f.acquire("a")

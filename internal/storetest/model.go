@@ -75,7 +75,7 @@ func (m *model) commit(r ordering.Record) {
 			m.ended[p.Stream] = max(m.ended[p.Stream], p.Place())
 		}
 	}
-	m.jobs[firstOf(r.Event.Positions)] = &r.JobState
+	m.jobs[firstOf(r.Event.Positions)] = stored(r)
 	if r.Held {
 		m.forget(r.Event)
 	}

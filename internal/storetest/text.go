@@ -42,7 +42,7 @@ var textTests = []test{
 			if end {
 				want[i].Ended = first
 			}
-			require.Equal(f, r.JobState, f.jobAt(r.Event.Positions))
+			require.Equal(f, r.State(), f.jobAt(r.Event.Positions))
 		}
 		require.Equal(f, want, plain(f.acquireKeys(oddKeys...)))
 	}},

@@ -50,7 +50,7 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 		simple: r.By == "" && r.Reason == "" && len(r.Reply) == 0,
 	}
 	if r.IsCommand() {
-		c.job = commandArgs(t.consumer, r.Event.ID, r.JobState)
+		c.job = commandArgs(t.consumer, r.Event.ID, r.State())
 		return c, nil
 	}
 	type part struct {
@@ -70,7 +70,7 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 	for i, p := range parts {
 		c.streams[i], c.numbers[i], c.fences[i], c.known[i] = p.stream, p.number, p.fence, p.known
 	}
-	c.job = jobArgs(t.consumer, c.streams[0], c.numbers[0], r.JobState)
+	c.job = jobArgs(t.consumer, c.streams[0], c.numbers[0], r.State())
 	return c, nil
 }
 

@@ -112,7 +112,7 @@ func park(b *testing.B, term ordering.Term, id string, from, to int) {
 	for i, key := range keys {
 		fences[key] = states[i].Fence
 	}
-	if err := term.Park(b.Context(), p, fences); err != nil {
+	if err := term.Park(b.Context(), []ordering.Parking{p}, fences); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -74,6 +74,8 @@ type backend interface {
 	// look calls use for each of the positions, in any order, with the columns
 	// of lookUp, all from one snapshot. It fails if the term has ended.
 	look(ctx context.Context, t termOf, positions []ordering.Position, use scanner) error
+	// heldPage returns the query for a page of held events.
+	heldPage() string
 	// lookCommands calls use for each known ID, in any order, with the ID and
 	// commandColumns, all from one snapshot. It fails if the term has ended.
 	lookCommands(ctx context.Context, t termOf, ids []string, use scanner) error

@@ -192,7 +192,7 @@ var errEnough = errors.New("enough")
 const (
 	heldRows   = `ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number >= $3 ORDER BY number, id LIMIT $4`
 	sqliteHeld = `SELECT h.body, h.size, h.attempts, h.started FROM (SELECT number, id FROM ` + heldRows + `) p
-		JOIN ordering_held h ON h.id = p.id WHERE $5 >= 0 ORDER BY p.number, p.id`
+		JOIN ordering_held h ON h.id = p.id WHERE $5 IS NOT NULL ORDER BY p.number, p.id`
 	postgresHeld = `WITH page AS (
 			SELECT p.number, p.id, sum(h.size) OVER (ORDER BY p.number, p.id) AS total, row_number() OVER (ORDER BY p.number, p.id) AS place
 			FROM (SELECT number, id FROM ` + heldRows + `) p JOIN ordering_held h ON h.id = p.id)

@@ -113,6 +113,12 @@ type Range struct {
 	Epoch  uint16       `json:"epoch,omitempty"`
 	From   uint64       `json:"from"`
 	To     uint64       `json:"to"`
+	// Before is only for requests, and is 0 elsewhere: how many other events are
+	// welcome in the answer, besides those of the range, of those that these wait
+	// for on their other streams, directly or not. With a chain of events, each of
+	// which waits for the one before on another stream, there would be a request for
+	// each else. It is a hint: an answer may have fewer, or none.
+	Before int `json:"-"`
 }
 
 // Reason is why streams are parked.

@@ -133,6 +133,7 @@ func (b *crashBook) runAndKill(t *testing.T, r *rand.Rand, c *casualties) (finis
 	command := b.command(t,
 		"-workers", []string{"1", "8", "64"}[r.IntN(3)],
 		"-latency", []string{"0s", "1ms", "4ms"}[r.IntN(3)],
+		"-checkpoint", []string{"0", "1", "100", "4096"}[r.IntN(4)],
 		"-policy", []string{policyLookAhead, policyHeadOnly}[r.IntN(2)])
 	stderr, err := command.StderrPipe()
 	require.NoError(t, err)
@@ -170,6 +171,9 @@ func (b *crashBook) runAndKill(t *testing.T, r *rand.Rand, c *casualties) (finis
 	}
 	c.kills++
 	b.killed = true
+	if !b.queued {
+		b.requireCheckpoint(t)
+	}
 	return false
 }
 

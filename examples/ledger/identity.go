@@ -32,9 +32,14 @@ func (id identity) named(as string) identity {
 	return id
 }
 
-// follow returns the source that knows what was read of the input before.
-func (in *input) follow(ctx context.Context, inputs store.Inputs) *intake.Source {
-	c := intake.Config{Inputs: inputs, Source: in.source, Name: in.identity.name, Identity: in.identity.identity}
+// follow returns the source that knows what was read of the input before. If there
+// are checkpoints, one is to be made after so many messages each, and what is before
+// the last one is passed over.
+func (in *input) follow(ctx context.Context, inputs store.Inputs, checkpoints store.Checkpoints, every int) *intake.Source {
+	c := intake.Config{
+		Inputs: inputs, Source: in.source, Name: in.identity.name, Identity: in.identity.identity,
+		Checkpoints: checkpoints, Every: every,
+	}
 	if path := in.identity.path; path != "" {
 		c.Legacy = func(known []store.Input) (int64, error) { return findFile(path, known) }
 	}

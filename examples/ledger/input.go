@@ -40,6 +40,24 @@ func (t *twice) Seek(offset int64, whence int) (int64, error) {
 	return t.File.Seek(offset, whence)
 }
 
+// counted is a file that is read once, from a place on, with progress.
+type counted struct {
+	*os.File
+	progress *progress
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.File.Read(p)
+	c.progress.read(n)
+	return n, err
+}
+
+func (c *counted) Seek(offset int64, whence int) (int64, error) {
+	at, err := c.File.Seek(offset, whence)
+	c.progress.begin(at, countBytes)
+	return at, err
+}
+
 // openInput opens what -in names, or makes messages up. Progress is shown on
 // output, if that is a terminal.
 func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
@@ -66,9 +84,14 @@ func (o *options) openInput(stdin io.Reader, output io.Writer) (*input, error) {
 		id.again, id.path = true, o.in
 	}
 	progress := newProgress(output, info.Size(), countBytes)
-	var reader io.Reader = bufio.NewReader(progress.reader(file))
-	if id.again && o.format == feed.HledgerCSV {
+	var reader io.Reader
+	switch {
+	case id.again && o.format == feed.HledgerCSV:
 		reader = &twice{file, progress.reader(file), false}
+	case id.again:
+		reader = &counted{file, progress}
+	default:
+		reader = bufio.NewReader(progress.reader(file))
 	}
 	source, err := feed.Open(reader, o.format, o.mark)
 	if err != nil {

@@ -40,6 +40,8 @@ type options struct {
 	gap     time.Duration
 	compare int
 
+	checkpoint int
+
 	out      string
 	timeline string
 	rejects  string
@@ -92,6 +94,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	f.DurationVar(&o.latency, "latency", 0, "time that each handler waits, as if for another service")
 	f.DurationVar(&o.gap, "gap", 2*time.Second, "how long a message waits for those before it by its \"sequence\", until it is kept in the database for later")
 	f.IntVar(&o.compare, "compare", 5000, "messages to run again with one worker to measure the speed-up, 0 for none")
+	f.IntVar(&o.checkpoint, "checkpoint", 4096, "messages after which the database notes, each time, up to where in the input all are done: a run that is started again passes over them. 0 for never, and to read all of an input again")
 	f.StringVar(&o.out, "out", "", "`file` for the balances of all accounts, as CSV")
 	f.StringVar(&o.timeline, "timeline", "", "`file` for a picture, as SVG, of which message ran when")
 	f.StringVar(&o.rejects, "rejects", "", "`file` for malformed and rejected messages with the reasons, as NDJSON (default: a temporary file, if there are any that were not expected)")
@@ -168,6 +171,8 @@ func (o *options) check(policy string, window int) error {
 		return fmt.Errorf("-latency is %s: use 0 or more", o.latency)
 	case o.gap <= 0:
 		return fmt.Errorf("-gap is %s: use more than 0", o.gap)
+	case o.checkpoint < 0:
+		return fmt.Errorf("-checkpoint is %d: use 0 or more", o.checkpoint)
 	case o.compare < 0:
 		return fmt.Errorf("-compare is %d: use 0 or more", o.compare)
 	}

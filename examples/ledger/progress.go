@@ -62,6 +62,20 @@ func (p *progress) reader(r io.Reader) io.Reader {
 	return io.TeeReader(r, p.bar)
 }
 
+// read counts bytes that were read.
+func (p *progress) read(n int) {
+	if p != nil && p.by == countBytes {
+		_ = p.bar.Add(n)
+	}
+}
+
+// begin says how many of a unit were passed over.
+func (p *progress) begin(n int64, by unit) {
+	if p != nil && p.by == by {
+		_ = p.bar.Set64(n)
+	}
+}
+
 func (p *progress) finish() {
 	if p != nil {
 		_ = p.bar.Finish()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,10 +84,15 @@ func outlast(ctx context.Context, d time.Duration) (later context.Context, stop 
 // submitAll hands over the messages of a source until it ends or ctx does. The
 // source is read on a goroutine of its own, since reading a terminal does not
 // end when ctx does.
-func (t *term) submitAll(ctx context.Context, source feed.Source, summary *report.Summary) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+func (t *term) submitAll(ctx context.Context, source feed.Source, summary *report.Summary) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	passed := &passed{term: t, summary: summary}
+	defer func() { err = cmp.Or(passed.changed(), err) }()
 	for next := range read(ctx, source) {
+		if err := passed.begin(ctx, source, stop); err != nil {
+			return err
+		}
 		if malformed, ok := errors.AsType[*feed.Malformed](next.err); ok {
 			summary.Malformed++
 			t.rejects.malformed(malformed)
@@ -102,6 +108,14 @@ func (t *term) submitAll(ctx context.Context, source feed.Source, summary *repor
 			return err
 		}
 		summary.Read++
+		if place := next.item.Place; place != nil {
+			if err := passed.changed(); err != nil { // no checkpoint before that is known
+				return err
+			}
+			if err := t.service.Mark(next.item.Line, place); err != nil {
+				return err
+			}
+		}
 	}
 	return ctx.Err()
 }

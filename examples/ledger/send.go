@@ -29,7 +29,7 @@ func (o *options) send(ctx context.Context, stdout, stderr io.Writer) (good bool
 		return false, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	in.source = in.follow(ctx, p)
+	in.source = in.follow(ctx, p, nil, 0)
 	rejects, err := newRejects(o.rejects, stderr)
 	if err != nil {
 		return false, err

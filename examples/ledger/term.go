@@ -33,6 +33,7 @@ type term struct {
 	service   *service.Service
 	rejects   *rejects
 	files     outputs
+	progress  *progress
 	earlier   earlier
 }
 
@@ -44,7 +45,7 @@ const timelineMessages = 300
 // called for each message that has ended. What cannot be written at the end is
 // told now, before anything is done.
 func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd func()) (_ *term, err error) {
-	t := &term{options: o, input: in.identity.name, began: time.Now()}
+	t := &term{options: o, input: in.identity.name, began: time.Now(), progress: in.progress}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -95,7 +96,11 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 // that ends with the program has nothing to compare an input with.
 func (t *term) identify(ctx context.Context, in *input) (id func() int64, err error) {
 	if in.source != nil && in.identity.again && t.options.db != "" && t.options.db != store.InMemory {
-		followed := in.follow(ctx, t.store)
+		var checkpoints store.Checkpoints
+		if t.options.checkpoint > 0 {
+			checkpoints = t.store
+		}
+		followed := in.follow(ctx, t.store, checkpoints, t.options.checkpoint)
 		in.source = followed
 		return followed.ID, nil
 	}

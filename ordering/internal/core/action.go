@@ -30,8 +30,13 @@ type (
 	Notify struct{ Notice }
 	// Stop: the machine has stopped, for the reason given.
 	Stop struct{ Err error }
-	// Replay: request missing numbers from the source. Answered by Replayed.
-	Replay struct{ Range }
+	// Replay: request missing numbers from the source, and up to so many events
+	// that theirs wait for. Link counts the replays before it, each for what an
+	// event waits for that the one before has brought. Answered by Replayed.
+	Replay struct {
+		Range
+		Link, Before int
+	}
 )
 
 // Actions of the store's reading lane.

@@ -30,7 +30,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into th
 //	                     begins with an empty store; the grace time is 2s
 //	arrive NAME [S=N...] brings an event with number N on stream S, "E.N" for one of
 //	                     epoch E, "N!" if that is the last; without numbers it is a
-//	                     command with that ID; size=N gives it so many bytes
+//	                     command with that ID; size=N gives it so many bytes,
+//	                     link=N says that a replay has brought it, as the N-th of a chain
 //	twin NAME OF         brings another event with the same numbers, or ID
 //	end NAME             the event has run: its commit is durable
 //	fail|unfinished|recalled|giveup|duplicate NAME
@@ -206,7 +207,7 @@ func (s *story) told(a Action) {
 	case Stop:
 		s.say("stop%s", because(a.Err))
 	case Replay:
-		s.say("replay %s", span(a.Range))
+		s.say("replay %s%s", span(a.Range), before(a.Before))
 	case Decided:
 		s.say("decided%s", because(a.Err))
 	case *Load:
@@ -256,6 +257,13 @@ func (s *story) say(format string, args ...any) {
 
 func result(r Result) string {
 	return [...]string{"", "applied", "duplicate", "given up", "held", "refused", "failed", "recalled", "unfinished"}[r]
+}
+
+func before(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d before", n)
 }
 
 func because(err error) string {
@@ -405,8 +413,16 @@ func (s *story) do(command string, args []string) {
 	case "restart":
 		s.restart()
 	case "arrive":
+		link := 0
+		args = slices.DeleteFunc(args, func(arg string) bool {
+			n, ok := strings.CutPrefix(arg, "link=")
+			if ok {
+				link, _ = strconv.Atoi(n)
+			}
+			return ok
+		})
 		e := s.h.event(s.message(args[0], args[1:]))
-		e.Owner.(*delivery).source = true
+		e.Owner.(*delivery).source, e.Link = true, link
 		s.step(Arrived{e})
 	case "prune":
 		s.w.store.prune()

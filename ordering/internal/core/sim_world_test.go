@@ -275,14 +275,14 @@ func (w *world) bring(h *host) bool {
 		return false
 	}
 	if w.happens(w.doubles) {
-		h.deliver(w.plan.messages[w.rnd.IntN(len(w.plan.messages))])
+		h.deliver(w.plan.messages[w.rnd.IntN(len(w.plan.messages))], 0)
 		return true
 	}
 	i := w.rnd.IntN(min(len(w.todo), w.shuffle))
 	m := w.todo[i]
 	w.todo = slices.Delete(w.todo, i, i+1)
 	m.waiting = false
-	h.deliver(m)
+	h.deliver(m, 0)
 	return true
 }
 

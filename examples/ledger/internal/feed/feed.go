@@ -3,6 +3,8 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -15,6 +17,9 @@ import (
 type Item struct {
 	Line    int
 	Message *book.Message
+	// Place is where a [Seeker] goes on behind the message, if that is worth
+	// keeping; nil for most.
+	Place []byte
 }
 
 // Source gives the messages of an input in order. Next returns io.EOF after
@@ -23,6 +28,27 @@ type Item struct {
 type Source interface {
 	Next() (Item, error)
 }
+
+// Seeker is a source that can go on from a place, in another program too.
+type Seeker interface {
+	Source
+	// Place returns where the next message begins, with what is needed to tell
+	// whether all before it is still the same; nil if the source cannot go on
+	// from there.
+	Place() ([]byte, error)
+	// Seek goes on at a place, if the end of what is before that is the same as it
+	// was, as far as a short look tells. Otherwise it returns an error that wraps
+	// [ErrOtherPlace], and the source is where it was.
+	Seek(place []byte) error
+	// Check reads all before a place, and returns an error that wraps
+	// [ErrOtherPlace] if it is not the same as it was. It may be called beside
+	// Next.
+	Check(ctx context.Context, place []byte) error
+}
+
+// ErrOtherPlace is wrapped by the error for a place that is none of the input as
+// it is now, or was written by another version of the program.
+var ErrOtherPlace = errors.New("the input is not the one that was read before")
 
 // Malformed says that a part of the input is no message. The rest of the input
 // can still be read.

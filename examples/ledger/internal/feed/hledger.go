@@ -187,7 +187,7 @@ func (h *hledger) Next() (Item, error) {
 	if bad != nil {
 		return Item{}, &Malformed{first.line, raw.String(), bad}
 	}
-	return Item{first.line, message}, nil
+	return Item{Line: first.line, Message: message}, nil
 }
 
 var neededColumns = []string{"txnidx", "account", "amount", "commodity"}

@@ -3,6 +3,7 @@ package feed
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,11 +22,20 @@ type ndjson struct {
 	r    *bufio.Reader
 	line int
 	rest []byte // of the line, behind its first objects
+	seen *seen  // nil if nobody goes on from a place
 }
 
 // NewNDJSON returns the source that reads messages in their JSON form, one a
-// line.
-func NewNDJSON(r io.Reader) Source { return &ndjson{r: bufio.NewReaderSize(r, 1<<16)} }
+// line. It is a [Seeker] if r is a [File].
+func NewNDJSON(r io.Reader) Source {
+	n := &ndjson{r: bufio.NewReaderSize(r, 1<<16)}
+	file, ok := r.(File)
+	if !ok {
+		return n
+	}
+	n.seen = &seen{file: file, hash: sha256.New()}
+	return &ndjsonFile{n}
+}
 
 // Next implements [Source].
 func (n *ndjson) Next() (Item, error) {
@@ -68,7 +78,7 @@ func (n *ndjson) decode(text []byte) (Item, error) {
 	if err != nil {
 		return Item{}, &Malformed{n.line, string(text), err}
 	}
-	return Item{n.line, m}, nil
+	return Item{Line: n.line, Message: m}, nil
 }
 
 // readLine reads up to and without the next line end. Of a line that is too
@@ -77,6 +87,7 @@ func (n *ndjson) readLine() (text []byte, tooLong bool, err error) {
 	n.line++
 	for {
 		part, err := n.r.ReadSlice('\n')
+		n.seen.add(part)
 		if room := maxLine - len(text); len(part) > room {
 			part, tooLong = part[:room], true
 		}
@@ -88,6 +99,8 @@ func (n *ndjson) readLine() (text []byte, tooLong bool, err error) {
 			return text, tooLong, nil
 		case err != nil && err != io.EOF:
 			return nil, false, fmt.Errorf("read line %d: %w", n.line, err)
+		case err == io.EOF:
+			n.line-- // it is none
 		}
 		return text, tooLong, err
 	}

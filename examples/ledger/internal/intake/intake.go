@@ -45,6 +45,12 @@ type Source struct {
 	name   string
 	legacy func(known []store.Input) (id int64, err error)
 
+	checkpoints store.Checkpoints // nil for none
+	every       int64             // messages from one place worth keeping to the next
+	began       bool              // past the first block, and what was passed over
+	passed      *store.Checkpoint // what was passed over; nil for nothing
+	odd         bool              // something was read that does not count
+
 	read  int64  // messages that count so far
 	known []byte // digests of the block that is being read
 	fresh bool   // known has some that the store has not
@@ -72,12 +78,19 @@ type Config struct {
 	// Legacy finds the input among those that older programs knew by something
 	// else, 0 if it is none of them. Default: it is none.
 	Legacy func(known []store.Input) (id int64, err error)
+	// Checkpoints, if set, has the place up to which all messages have ended: they
+	// are passed over, if Source is a [feed.Seeker]. Default: all are read.
+	Checkpoints store.Checkpoints
+	// Every is how many messages it is from one message with a Place to the next; 0
+	// for none.
+	Every int
 }
 
 // New returns the source of an input. ctx is for the calls of the store, to the
 // end of the input.
 func New(ctx context.Context, c Config) *Source {
-	return &Source{ctx: ctx, store: c.Inputs, source: c.Source, name: c.Name, legacy: c.Legacy, input: store.Input{Identity: c.Identity}}
+	return &Source{ctx: ctx, store: c.Inputs, source: c.Source, name: c.Name, legacy: c.Legacy, input: store.Input{Identity: c.Identity},
+		checkpoints: c.Checkpoints, every: int64(c.Every)}
 }
 
 // ID is the input's in the store. It is called once a message that counts has
@@ -90,6 +103,13 @@ func (s *Source) Short() bool { return s.short }
 // Next implements [feed.Source].
 func (s *Source) Next() (feed.Item, error) {
 	if len(s.ready) == 0 && s.end == nil {
+		s.fill()
+		if !s.began {
+			s.began = true
+			s.passOver()
+		}
+	}
+	if len(s.ready) == 0 && s.end == nil { // all that was read is passed over
 		s.fill()
 	}
 	if len(s.ready) == 0 {
@@ -115,10 +135,17 @@ func (s *Source) fill() {
 				break
 			}
 		}
+		s.odd = s.odd || err != nil || len(it.Message.Sequence) > 0
 		s.ready = append(s.ready, item{it, err})
+		if s.every > 0 && s.read%s.every == 0 {
+			s.mark()
+		}
 		if s.read%batch == 0 && s.read > 0 || len(s.ready) == 2*batch {
 			break
 		}
+	}
+	if s.end == io.EOF && s.every > 0 && len(s.ready) > 0 {
+		s.mark()
 	}
 	if s.end == io.EOF && s.input.ID != 0 {
 		s.end = s.finish()

@@ -15,7 +15,9 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/intake"
+	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // lines is a source of messages by their notes: "!" is malformed, and one that
@@ -203,3 +205,159 @@ type failing struct {
 }
 
 func (f failing) SaveDigests(context.Context, int64, int64, []byte) error { return f.err }
+
+// places is a source of lines that goes on at a place, which is the number of lines
+// before it, and counts what it is asked for. What it says has changed only reading
+// all of it tells.
+type places struct {
+	lines
+	asked   int
+	changed bool
+}
+
+func (p *places) Next() (feed.Item, error) {
+	p.asked++
+	return p.lines.Next()
+}
+
+func (p *places) Place() ([]byte, error) {
+	return []byte(fmt.Sprint(p.line, ",", p.notes[p.line-1])), nil
+}
+
+func (p *places) Seek(place []byte) error {
+	var line int
+	var note string
+	if n, err := fmt.Sscanf(string(place), "%d,%s", &line, &note); n != 2 || line > len(p.notes) || p.notes[line-1] != note {
+		return fmt.Errorf("%w: %v", feed.ErrOtherPlace, err)
+	}
+	p.line = line
+	return nil
+}
+
+func (p *places) Check(context.Context, []byte) error {
+	if p.changed {
+		return feed.ErrOtherPlace
+	}
+	return nil
+}
+
+// numbers are what a numbering without messages is saved as.
+func numbers(t *testing.T) []byte {
+	text, err := numbering.New(lockkeys.Root()).Save()
+	require.NoError(t, err)
+	return text
+}
+
+// What is before the last checkpoint is not read again, except the first block.
+func TestPassingOver(t *testing.T) {
+	ctx := context.Background()
+	whole := numbered(1, 10_000)
+	edited := func(line int) []string {
+		notes := slices.Clone(whole)
+		notes[line-1] = "other"
+		return notes
+	}
+	for name, c := range map[string]struct {
+		notes   []string
+		place   string // "" for the right one
+		numbers []byte
+		from    int // the first line that is given
+		err     string
+	}{
+		"the same":                     {notes: whole, from: 8001},
+		"grown":                        {notes: append(slices.Clone(whole), "new"), from: 8001},
+		"changed in the first block":   {notes: edited(1000), from: 0, err: "line 1000: the input begins like"},
+		"changed before the place":     {notes: edited(8000), from: 1, err: "line 8000: the input begins like"},
+		"changed behind the place":     {notes: edited(8001), from: 0, err: "line 8001: the input begins like"},
+		"cut":                          {notes: whole[:7999], from: 1},
+		"another version of a place":   {notes: whole, place: "nonsense", from: 1},
+		"another version of numbers":   {notes: whole, numbers: []byte("?"), from: 1},
+		"odd parts in the first block": {notes: append([]string{"!"}, whole...), from: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store.NewMemory()
+			first := read(t, s, "", whole)
+			require.NoError(t, first.end)
+			kept := &store.Checkpoint{Messages: 8000, Line: 8000, Place: []byte("8000,8000"), Numbers: numbers(t)}
+			if c.place != "" {
+				kept.Place = []byte(c.place)
+			}
+			if c.numbers != nil {
+				kept.Numbers = c.numbers
+			}
+			require.NoError(t, s.SaveCheckpoint(ctx, first.id, kept))
+			lines := &places{lines: lines{notes: c.notes}}
+			source := intake.New(ctx, intake.Config{Inputs: s, Source: lines, Name: "a test", Checkpoints: s})
+			item, err := source.Next()
+			for _, malformed := errors.AsType[*feed.Malformed](err); malformed; _, malformed = errors.AsType[*feed.Malformed](err) {
+				item, err = source.Next()
+			}
+			if c.from > 0 {
+				require.NoError(t, err)
+				assert.Equal(t, fmt.Sprint(c.from), item.Message.Note)
+			}
+			for err == nil {
+				_, err = source.Next()
+			}
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+			} else {
+				require.Equal(t, io.EOF, err)
+			}
+			if c.from == 8001 {
+				assert.Equal(t, kept, source.Passed())
+				assert.Equal(t, 1024+len(c.notes)-8000+1, lines.asked)
+				assert.False(t, source.Short())
+			}
+		})
+	}
+}
+
+// What was changed in what is passed over is told, and read the next time.
+func TestPassedOverAndChanged(t *testing.T) {
+	ctx := context.Background()
+	s := store.NewMemory()
+	first := read(t, s, "", numbered(1, 3000))
+	require.NoError(t, s.SaveCheckpoint(ctx, first.id, &store.Checkpoint{Messages: 2000, Line: 2000, Place: []byte("2000,2000"), Numbers: numbers(t)}))
+	source := intake.New(ctx, intake.Config{Inputs: s, Source: &places{lines: lines{notes: numbered(1, 3000)}, changed: true}, Name: "a test", Checkpoints: s})
+	require.NoError(t, source.Check(ctx))
+	_, err := source.Next()
+	require.NoError(t, err)
+	var changed *intake.PassedError
+	require.ErrorAs(t, source.Check(ctx), &changed)
+	assert.Equal(t, 2000, changed.Line)
+	left, err := s.Checkpoint(ctx, first.id)
+	require.NoError(t, err)
+	assert.Nil(t, left)
+}
+
+// Places are kept after so many messages, and at the end, as long as everything counts.
+func TestPlaces(t *testing.T) {
+	for name, c := range map[string]struct {
+		notes []string
+		every int
+		want  []int
+	}{
+		"none":            {numbered(1, 3000), 0, nil},
+		"each thousand":   {numbered(1, 3000), 1000, []int{1000, 2000, 3000}},
+		"at the end":      {numbered(1, 2500), 1000, []int{1000, 2000, 2500}},
+		"until something": {append(append(numbered(1, 1500), "!"), numbered(1501, 3000)...), 1000, []int{1000}},
+		"has numbers":     {append(append(numbered(1, 1500), "#"), numbered(1501, 3000)...), 1000, []int{1000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store.NewMemory()
+			source := intake.New(context.Background(), intake.Config{Inputs: s, Source: &places{lines: lines{notes: c.notes}}, Every: c.every})
+			var found []int
+			for {
+				item, err := source.Next()
+				if err == io.EOF {
+					break
+				}
+				if err == nil && item.Place != nil {
+					found = append(found, item.Line)
+				}
+			}
+			assert.Equal(t, c.want, found)
+		})
+	}
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 )
 
-// Generator gives messages; it is a [feed.Source].
+// Generator gives messages; it is a [feed.Seeker].
 //
 // Clients come one after the other: each opens two to four accounts, in a
 // currency each, and is paid in. Which of them a message is about follows
@@ -22,7 +22,8 @@ import (
 // client now and then, and ten ends of day.
 type Generator struct {
 	total, made int
-	r           *rand.Rand
+	random      *rand.PCG
+	r           *rand.Rand // by random
 	model       *model
 	clients     []*client // so far
 	newcomers   int       // clients still to come
@@ -40,8 +41,9 @@ const (
 
 // New returns a generator of n messages.
 func New(n int, seed uint64) *Generator {
-	r := rand.New(rand.NewPCG(seed, 0x1edce5))
-	g := &Generator{total: n, r: r, model: newModel(), choices: choices}
+	random := rand.NewPCG(seed, 0x1edce5)
+	r := rand.New(random)
+	g := &Generator{total: n, random: random, r: r, model: newModel(), choices: choices}
 	for _, c := range choices {
 		g.weights += c.weight
 	}

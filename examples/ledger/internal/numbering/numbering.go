@@ -61,6 +61,7 @@ type stream struct {
 	wide    uint64 // the last message that asked for the key itself, if it is wide
 	// since are the streams below with touched > wide.
 	since []*stream
+	index int // while the numbering is saved
 }
 
 // New returns a numbering whose streams lie below a key.
@@ -98,6 +99,9 @@ func (n *Numbering) Next(requests []lockkeys.Request) []ordering.Position {
 	}
 	return m.positions
 }
+
+// Messages is the number of messages that were numbered.
+func (n *Numbering) Messages() uint64 { return n.messages }
 
 // find returns the stream of a key, and whether the key is wide.
 func (n *Numbering) find(key lockkeys.Key) (s *stream, wide bool) {

@@ -25,7 +25,7 @@ func (s *Service) Finish(ctx context.Context) (waiting []ordering.Parking, err e
 	}
 	ctx = context.WithoutCancel(ctx)
 	waiting, parked := s.sequencer.Parked(ctx)
-	err = s.sequencer.Shutdown(ctx)
+	err = errors.Join(s.sequencer.Shutdown(ctx), s.saved())
 	s.end.closing.Wait()
 	if n := s.counts.unfinished.Load(); n > 0 {
 		s.cfg.Audit.Leave() // those that have ended are all there will be

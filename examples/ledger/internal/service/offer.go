@@ -8,6 +8,7 @@ import (
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
+	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/rabbitmq"
@@ -105,18 +106,31 @@ func (s *Service) offerNumbered(ctx context.Context, e *ordering.Event, claim *l
 		return err
 	}
 	if s.turn.numbering == nil {
-		streams, err := book.OwnStreams.Child(strconv.FormatInt(s.cfg.Input(), 10))
-		if err != nil {
+		if err := s.number(nil); err != nil {
 			return err
 		}
-		s.turn.streams, s.turn.numbering = streams, numbering.New(streams)
 	}
-	s.turn.numbered++
-	e.ID = fmt.Sprintf("%s/%d", s.turn.streams, s.turn.numbered)
 	e.Positions = s.turn.numbering.Next(claim.Requests())
-	err := s.sequencer.Offer(context.WithoutCancel(ctx), e, done)
+	e.ID = fmt.Sprintf("%s/%d", s.turn.streams, s.turn.numbering.Messages())
+	err := s.sequencer.Offer(context.WithoutCancel(ctx), e, s.follow(done))
 	if err != nil {
 		s.abort(err)
 	}
 	return err
+}
+
+// number begins to number messages, or goes on behind a checkpoint.
+func (s *Service) number(behind *store.Checkpoint) error {
+	streams, err := book.OwnStreams.Child(strconv.FormatInt(s.cfg.Input(), 10))
+	if err != nil {
+		return err
+	}
+	n := numbering.New(streams)
+	if behind != nil {
+		if n, err = numbering.Load(streams, behind.Numbers); err != nil {
+			return err
+		}
+	}
+	s.turn.streams, s.turn.numbering = streams, n
+	return nil
 }

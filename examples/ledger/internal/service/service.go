@@ -84,13 +84,13 @@ type Service struct {
 	clock     atomic.Uint64 // ticks for the audit
 	counts    counts
 	end       ending
+	marks     marks
 
 	// turn is held to number a message and offer it.
 	turn struct {
 		sync.Mutex
 		streams   lockkeys.Key         // below which messages are numbered
 		numbering *numbering.Numbering // nil before the first of them
-		numbered  uint64
 	}
 }
 

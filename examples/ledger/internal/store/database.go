@@ -55,10 +55,14 @@ var (
 	sqliteTables string
 	//go:embed sqlite-2.sql
 	sqliteTables2 string
+	//go:embed sqlite-3.sql
+	sqliteTables3 string
 	//go:embed postgres.sql
 	postgresTables string
 	//go:embed postgres-2.sql
 	postgresTables2 string
+	//go:embed postgres-3.sql
+	postgresTables3 string
 )
 
 // OpenSQLite opens the database at path and makes it if it is not there.
@@ -73,7 +77,7 @@ func OpenSQLite(ctx context.Context, path string) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, numbers, "SQLite (WAL, synchronous=FULL)", sqliteTables, sqliteTables2)
+	return open(ctx, numbers, "SQLite (WAL, synchronous=FULL)", sqliteTables, sqliteTables2, sqliteTables3)
 }
 
 // OpenPostgres opens the database at a URL. Each message has a transaction of
@@ -84,7 +88,7 @@ func OpenPostgres(ctx context.Context, url string) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, numbers, onPostgres, postgresTables, postgresTables2)
+	return open(ctx, numbers, onPostgres, postgresTables, postgresTables2, postgresTables3)
 }
 
 const onPostgres = "PostgreSQL"

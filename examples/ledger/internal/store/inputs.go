@@ -58,6 +58,31 @@ func (d *Database) SaveDigests(ctx context.Context, input, block int64, digests 
 	})
 }
 
+// Checkpoint implements [Checkpoints].
+func (d *Database) Checkpoint(ctx context.Context, input int64) (*Checkpoint, error) {
+	c := new(Checkpoint)
+	err := d.numbers.DB().QueryRowContext(ctx, `SELECT messages, line, place, numbers FROM checkpoints WHERE input = $1`, input).
+		Scan(&c.Messages, &c.Line, &c.Place, &c.Numbers)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// SaveCheckpoint implements [Checkpoints].
+func (d *Database) SaveCheckpoint(ctx context.Context, input int64, c *Checkpoint) error {
+	return d.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if c == nil {
+			_, err := tx.ExecContext(ctx, `DELETE FROM checkpoints WHERE input = $1`, input)
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO checkpoints (input, messages, line, place, numbers) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (input) DO UPDATE SET messages = excluded.messages, line = excluded.line, place = excluded.place, numbers = excluded.numbers`,
+			input, c.Messages, c.Line, c.Place, c.Numbers)
+		return err
+	})
+}
+
 // Holds implements [Store].
 func (d *Database) Holds(ctx context.Context) error {
 	return d.write(ctx, func(context.Context, *sql.Tx) error { return nil })

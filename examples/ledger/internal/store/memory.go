@@ -16,6 +16,7 @@ type Memory struct {
 		sync.Mutex
 		inputs  []Input
 		digests map[[2]int64][]byte // by input and block
+		places  map[int64]*Checkpoint
 	}
 	// ended is guarded by the lock of the tables.
 	ended struct {
@@ -28,6 +29,7 @@ type Memory struct {
 func NewMemory() *Memory {
 	s := &Memory{Tables: NewTables(), numbers: ordering.NewMemory()}
 	s.mu.digests = map[[2]int64][]byte{}
+	s.mu.places = map[int64]*Checkpoint{}
 	s.ended.known = map[string]*Known{}
 	return s
 }
@@ -117,6 +119,21 @@ func (s *Memory) SaveDigests(_ context.Context, input, block int64, digests []by
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.digests[[2]int64{input, block}] = slices.Clone(digests)
+	return nil
+}
+
+// Checkpoint implements [Checkpoints].
+func (s *Memory) Checkpoint(_ context.Context, input int64) (*Checkpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.places[input], nil
+}
+
+// SaveCheckpoint implements [Checkpoints].
+func (s *Memory) SaveCheckpoint(_ context.Context, input int64, c *Checkpoint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.places[input] = c
 	return nil
 }
 

@@ -33,6 +33,7 @@ type Store interface {
 	// order in which they were; 0 is for those that their senders numbered.
 	Refusals(ctx context.Context, input int64, use func(Refusal) error) error
 	Inputs
+	Checkpoints
 	// Holds returns nil while nobody else has opened the database, and then an
 	// error that wraps [ordering.ErrFenced].
 	Holds(ctx context.Context) error
@@ -64,6 +65,24 @@ type Inputs interface {
 	// SaveDigests keeps a block of digests in the place of the one that was
 	// there.
 	SaveDigests(ctx context.Context, input, block int64, digests []byte) error
+}
+
+// Checkpoints keeps up to where in an input every message has ended.
+type Checkpoints interface {
+	// Checkpoint returns the checkpoint of an input, nil if there is none.
+	Checkpoint(ctx context.Context, input int64) (*Checkpoint, error)
+	// SaveCheckpoint keeps a checkpoint in the place of the one that was there;
+	// nil forgets that.
+	SaveCheckpoint(ctx context.Context, input int64, c *Checkpoint) error
+}
+
+// Checkpoint is a place in an input. All messages before it have ended, durably,
+// and all were numbered by the ledger.
+type Checkpoint struct {
+	Messages int64  // before it
+	Line     int    // of the last of them
+	Place    []byte // where the source goes on, see package feed
+	Numbers  []byte // how the numbering goes on, see package numbering
 }
 
 // Input is something that messages were read from.

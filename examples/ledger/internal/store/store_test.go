@@ -378,3 +378,20 @@ func TestCommitIsWithdrawnInTime(t *testing.T) {
 	}
 	assert.Len(t, listing(t, s, book.Root), 1)
 }
+
+func TestCheckpoints(t *testing.T) {
+	every(t, func(t *testing.T, s store.Store) {
+		ctx := context.Background()
+		for _, c := range []*store.Checkpoint{
+			nil, {Messages: 7, Line: 9, Place: []byte("a"), Numbers: []byte("b")}, {Messages: 8, Line: 10, Place: []byte("c"), Numbers: []byte("d")}, nil,
+		} {
+			require.NoError(t, s.SaveCheckpoint(ctx, 3, c))
+			found, err := s.Checkpoint(ctx, 3)
+			require.NoError(t, err)
+			assert.Equal(t, c, found)
+			other, err := s.Checkpoint(ctx, 4)
+			require.NoError(t, err)
+			assert.Nil(t, other)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -63,6 +64,20 @@ type Parking struct {
 	Error string
 	// Since is when the streams were parked.
 	Since time.Time
+}
+
+// Validate returns an error for a parking that no store can keep: one without a
+// stream, or with an event that has no numbers.
+func (p *Parking) Validate() error {
+	if len(p.Streams) == 0 {
+		return fmt.Errorf("ordering: parking %q closes no stream", p.ID)
+	}
+	for _, h := range p.Events {
+		if err := checkHeld(h.Event); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ParkedStream is a stream of a [Parking].

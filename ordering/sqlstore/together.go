@@ -25,8 +25,9 @@ import (
 // On SQLite no other write is possible during that time.
 func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
 	var whole *transaction
-	begin := func(_ context.Context, tx *transaction) error {
+	begin := func(ctx context.Context, tx *transaction) error {
 		whole = tx
+		s.backend.beginTogether(ctx, tx)
 		return nil
 	}
 	return s.writeWith(ctx, "commit", begin, func(ctx context.Context, tx *sql.Tx) error {
@@ -37,8 +38,7 @@ func (s *Store) Together(ctx context.Context, run func(ctx context.Context) erro
 		if own.failed != nil {
 			return own.failed
 		}
-		whole.commits = append(whole.commits, own.commits...)
-		return own.numbers.write(ctx, own)
+		return s.backend.writeTogether(ctx, whole, own)
 	})
 }
 

@@ -160,6 +160,29 @@ func (s *story) restart() {
 	s.answer()
 }
 
+// parked takes note of a parking.
+func (s *story) parked(p ParkingState) {
+	line := "park"
+	for _, c := range copyOf(p).Streams {
+		line += " " + span(Range{c.Key, c.Number, c.Number})
+		if c.By != "" {
+			for name, m := range s.names {
+				if m.String() == c.By {
+					line += "(" + name + ")"
+				}
+			}
+		}
+	}
+	line += [...]string{"", ", a failure of", ", a gap", ", waiting", ", a contradiction of"}[p.Reason]
+	for _, f := range p.Faults {
+		line += " " + s.nameOf(f.Owner.(*message))
+	}
+	if len(p.Faults) == 0 {
+		line += " " + span(p.Gap)
+	}
+	s.say("%s", line)
+}
+
 // told takes note of an action.
 func (s *story) told(a Action) {
 	switch a := a.(type) {
@@ -194,25 +217,9 @@ func (s *story) told(a Action) {
 	case *Hold:
 		s.say("hold%s", s.namesOf(a.Events))
 	case *Park:
-		line := "park"
-		for _, c := range copyOf(a.ParkingState).Streams {
-			line += " " + span(Range{c.Key, c.Number, c.Number})
-			if c.By != "" {
-				for name, m := range s.names {
-					if m.String() == c.By {
-						line += "(" + name + ")"
-					}
-				}
-			}
+		for _, c := range a.Parkings {
+			s.parked(c.ParkingState)
 		}
-		line += [...]string{"", ", a failure of", ", a gap", ", waiting", ", a contradiction of"}[a.Reason]
-		for _, f := range a.Faults {
-			line += " " + s.nameOf(f.Owner.(*message))
-		}
-		if len(a.Faults) == 0 {
-			line += " " + span(a.Gap)
-		}
-		s.say("%s", line)
 	case *Unpark:
 		s.say("unpark")
 	case *ReadHeld:
@@ -482,7 +489,7 @@ func (s *story) do(command string, args []string) {
 		}
 	case "parked":
 		for _, p := range s.w.parkings() {
-			s.told(&Park{ParkingState: p})
+			s.parked(p)
 		}
 	default:
 		s.doRun(command, args)

@@ -353,7 +353,7 @@ func (h *host) execute(a Action) (in Input, err error) {
 		}
 		in = HoldDone{a.Events, errs}
 	case *Park:
-		err = s.park(h.term, a.ParkingState, a.Fences)
+		err = s.parkAll(h.term, a)
 		in = ParkDone{a}
 	case *Unpark:
 		if n := len(a.IDs); n > 1 && h.w.happens(h.w.storeFailsAfter) { // they are deleted one by one

@@ -118,9 +118,11 @@
 // SQLite: open it with a busy time-out, with the write-ahead log, and with
 // transactions that begin as writers ("_txlock=immediate" of the driver
 // modernc.org/sqlite), or a transaction that reads first may fail with
-// SQLITE_BUSY. A relay needs no connection of its own. One in another process
-// works, but a process that writes without any pause can keep others from the
-// write lock for long. Nothing keeps two relays from being active at the same
+// SQLITE_BUSY. A relay needs no connection of its own. Its marks do not wait for the
+// disk: while it makes them, it sets PRAGMA synchronous of a connection from FULL to
+// NORMAL. So after a crash of the machine some events may be sent again. A relay in
+// another process works, but a process that writes without any pause can keep others
+// from the write lock for long. Nothing keeps two relays from being active at the same
 // time: first deliveries stay in order, but each sends what the other sends.
 //
 // PostgreSQL: any isolation level; above READ COMMITTED, producers of one

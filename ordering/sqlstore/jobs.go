@@ -13,26 +13,23 @@ import (
 const (
 	jobColumns = `consumer, stream, number, event, hash, positions, status, attempts, error, started, ended`
 
+	// replaceJob replaces the job state of a failed attempt, if there is one.
 	replaceJob = `ON CONFLICT (consumer, stream, number) DO UPDATE SET event = excluded.event, hash = excluded.hash, positions = excluded.positions,
 		status = excluded.status, attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended,
 		decider = excluded.decider, reason = excluded.reason, reply = excluded.reply`
 
-	// putJob stores the job state of an event whose numbers become done. It
-	// replaces that of a failed attempt, if there is one.
-	putJob = `INSERT INTO ordering_jobs (` + jobColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ` + replaceJob
-
-	// putMore is putJob with the columns that most job states do not need.
+	// putMore stores the job state of an event whose numbers become done.
 	putMore = `INSERT INTO ordering_jobs (` + jobColumns + `, decider, reason, reply)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ` + replaceJob
 
 	// putFailed stores the job state of a failed event, unless the number is
 	// done.
-	putFailed = putJob + ` WHERE ordering_jobs.status = $7`
+	putFailed = `INSERT INTO ordering_jobs (` + jobColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ` + replaceJob + ` WHERE ordering_jobs.status = $7`
 
 	putSkip = `INSERT INTO ordering_skips (consumer, stream, first, last, decider, reason, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 )
 
-// jobArgs are the arguments of putJob. The positions are left out for an event
+// jobArgs are the values of jobColumns. The positions are left out for an event
 // with just one, as most events have: its job state is stored under that.
 func jobArgs(consumer int64, stream string, number int64, j ordering.JobState) []any {
 	positions := ""
@@ -49,16 +46,6 @@ func hashBytes(h ordering.Hash) []byte {
 		return []byte{}
 	}
 	return h[:]
-}
-
-// putJob keeps the job state.
-func (c *commit) putJob(ctx context.Context, tx *transaction) error {
-	if c.By == "" && c.Reason == "" && len(c.Reply) == 0 {
-		_, err := tx.ExecContext(ctx, putJob, c.job...)
-		return err
-	}
-	_, err := tx.ExecContext(ctx, putMore, append(slices.Clip(c.job), clean(c.By), clean(c.Reason), c.Reply)...)
-	return err
 }
 
 // putJobFailed keeps the job state of an event of a parking.

@@ -47,9 +47,6 @@ type backend interface {
 	// toChange waits for the writes of the term that are under way, and keeps
 	// others from writing in it until the end of the transaction.
 	toChange(ctx context.Context, tx *transaction, t termOf) error
-	// changed must be called after the row of the term has changed in a
-	// transaction.
-	changed(t termOf)
 	// inTerm returns an error if the term has ended, and keeps the next one
 	// from beginning before the end of the transaction.
 	inTerm(ctx context.Context, tx *transaction, t termOf) error

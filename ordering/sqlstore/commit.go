@@ -26,7 +26,7 @@ type commit struct {
 	simple  bool     // it can be written as most are, by advance
 	job     []any    // the arguments of putJob, or of putCommand
 	made    time.Time
-	noted   bool // its job state is written when its transaction is committed, or Together ends
+	noted   bool // it is written when its transaction is committed, see [postgres]
 }
 
 // Indexes in commit.job, of the time when the job ended, and of a command's reply.
@@ -257,7 +257,7 @@ func (b *sqlite) commitNumbers(ctx context.Context, tx *transaction, c *commit) 
 		}
 	}
 	if moved < len(c.streams) {
-		if err := moveBack(ctx, tx, c.term.consumer, c.streams[:moved]); err != nil {
+		if err := c.moveBack(ctx, tx, moved); err != nil {
 			return err
 		}
 		if err := b.commitOutOfOrder(ctx, tx, c); err != nil {
@@ -280,10 +280,10 @@ func (b *sqlite) commitNumbers(ctx context.Context, tx *transaction, c *commit) 
 	return nil
 }
 
-// moveBack undoes [moveOne] for streams.
-func moveBack(ctx context.Context, tx *transaction, consumer int64, streams []string) error {
-	for _, stream := range streams {
-		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE consumer = $1 AND stream = $2`, consumer, stream); err != nil {
+// moveBack undoes a commit for the first moved streams.
+func (c *commit) moveBack(ctx context.Context, tx *transaction, moved int) error {
+	for _, stream := range c.streams[:moved] {
+		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE consumer = $1 AND stream = $2`, c.term.consumer, stream); err != nil {
 			return err
 		}
 	}

@@ -24,8 +24,9 @@ type transaction struct {
 	terms   map[partition]*termRow // the latest ones read so far; nil for one there is not
 	numbers numbers                // within Together, to be written at its end
 
-	session Session   // of an effect, on PostgreSQL; else nil
-	commits []*commit // to be written with the COMMIT on PostgreSQL, and on SQLite at the end of Together
+	// On PostgreSQL; else nil.
+	session Session   // of an effect
+	commits []*commit // to be written with the COMMIT
 }
 
 // ExecContext runs a statement of the store's own.
@@ -52,8 +53,8 @@ func (t *transaction) own(ctx context.Context) context.Context {
 // t.
 func (t *transaction) within(tx *sql.Tx) *transaction {
 	own := &transaction{Tx: tx, session: t.session}
-	if t.terms != nil {
-		own.terms, own.numbers = t.terms, numbers{}
+	if t.terms != nil { // not the same ones: the writer has those, even while an effect hangs
+		own.terms, own.numbers = map[partition]*termRow{}, numbers{}
 	}
 	return own
 }

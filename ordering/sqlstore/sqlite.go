@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,8 +52,7 @@ type sqlite struct {
 	*writer
 	reads *sql.DB
 
-	tokens atomic.Int64           // the last token of this session
-	latest atomic.Pointer[termOf] // the term that has begun last
+	tokens atomic.Int64 // the last token of this session
 	mu     struct {
 		sync.Mutex
 		partitions map[int64]map[string]bool // of which a term has begun in this session, by consumer
@@ -77,7 +75,6 @@ func (b *sqlite) begin(ctx context.Context, t *termOf) error {
 			return err
 		}
 		b.changed(*t)
-		b.latest.Store(t)
 		return b.raise(ctx, tx, t.info.Token)
 	})
 }
@@ -148,24 +145,6 @@ func (b *sqlite) inTerm(ctx context.Context, tx *transaction, t termOf) error {
 	return t.check(latest)
 }
 
-// beginTogether implements backend. The writer has the terms of its group, which it
-// may clear while an effect hangs, so the part of Together gets a copy; it has the
-// latest one, which is most likely asked about, so that it is read once for all parts.
-func (b *sqlite) beginTogether(ctx context.Context, tx *transaction) {
-	if t := b.latest.Load(); t != nil {
-		_ = b.inTerm(ctx, tx, *t) // a commit in a term that is over will say so
-	}
-	tx.terms = maps.Clone(tx.terms)
-}
-
-// writeTogether implements backend.
-func (b *sqlite) writeTogether(ctx context.Context, _, own *transaction) error {
-	if err := own.numbers.write(ctx, own); err != nil {
-		return err
-	}
-	return keepJobs(ctx, own, own.commits)
-}
-
 // writeFor implements backend: there is one writer for all.
 func (b *sqlite) writeFor(ctx context.Context, do step, apply effect) error {
 	return b.await(newRequest(ctx, do, apply))
@@ -203,23 +182,17 @@ const (
 	nextNumber = `UPDATE ordering_streams SET last = $4 WHERE consumer = $1 AND stream = $2 AND last = $4 - 1 AND spans = 0 AND fence <= $3`
 )
 
-// moveOne advances the stream with index i to the number of an event, if that is
-// the next one.
-func moveOne(ctx context.Context, tx *transaction, c *commit, i int) (done bool, err error) {
-	var n int
-	if number := c.numbers[i]; number == 1 {
-		n, err = affected(tx.ExecContext(ctx, firstNumber, c.term.consumer, c.streams[i], c.fences[i]))
-	} else {
-		n, err = affected(tx.ExecContext(ctx, nextNumber, c.term.consumer, c.streams[i], c.fences[i], number))
-	}
-	return n > 0, err
-}
-
 // move advances streams to the numbers of an event, up to the first stream that
 // is not at the number before.
 func move(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
-	for i := range c.streams {
-		if done, err := moveOne(ctx, tx, c, i); err != nil || !done {
+	for i, stream := range c.streams {
+		var n int
+		if number := c.numbers[i]; number == 1 {
+			n, err = affected(tx.ExecContext(ctx, firstNumber, c.term.consumer, stream, c.fences[i]))
+		} else {
+			n, err = affected(tx.ExecContext(ctx, nextNumber, c.term.consumer, stream, c.fences[i], number))
+		}
+		if err != nil || n == 0 {
 			return i, err
 		}
 	}

@@ -74,11 +74,6 @@ type backend interface {
 	// look calls use for each of the positions, in any order, with the columns
 	// of lookUp, all from one snapshot. It fails if the term has ended.
 	look(ctx context.Context, t termOf, positions []ordering.Position, use scanner) error
-	// beginTogether prepares a transaction for Together.
-	beginTogether(ctx context.Context, tx *transaction)
-	// writeTogether writes at the end of Together, or has written with the COMMIT
-	// of the whole transaction, what its calls have left.
-	writeTogether(ctx context.Context, whole, own *transaction) error
 	// heldPage returns the query for a page of held events.
 	heldPage() string
 	// lookCommands calls use for each known ID, in any order, with the ID and

@@ -25,9 +25,8 @@ import (
 // On SQLite no other write is possible during that time.
 func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
 	var whole *transaction
-	begin := func(ctx context.Context, tx *transaction) error {
+	begin := func(_ context.Context, tx *transaction) error {
 		whole = tx
-		s.backend.beginTogether(ctx, tx)
 		return nil
 	}
 	return s.writeWith(ctx, "commit", begin, func(ctx context.Context, tx *sql.Tx) error {
@@ -38,7 +37,8 @@ func (s *Store) Together(ctx context.Context, run func(ctx context.Context) erro
 		if own.failed != nil {
 			return own.failed
 		}
-		return s.backend.writeTogether(ctx, whole, own)
+		whole.commits = append(whole.commits, own.commits...)
+		return own.numbers.write(ctx, own)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/interlock-go/interlock/bench/durable"
 	"github.com/interlock-go/interlock/bench/model"
+	"github.com/interlock-go/interlock/bench/recovery"
 )
 
 // Durable is what ordering and durability cost.
@@ -15,9 +16,10 @@ type Durable struct {
 	Idle      durable.Idle
 	SQLite    []durable.Throughput // by load and workers
 	Postgres  []durable.Throughput // by load and distance
+	Chain     recovery.Chain
 }
 
-// MeasureDurable measures all that package durable does.
+// MeasureDurable measures all that packages durable and recovery do.
 func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 	for positions := range 2 {
 		o, err := durable.MeasureOverhead(e.Rounds, e.Messages, positions+1)
@@ -27,6 +29,9 @@ func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 		d.Overheads = append(d.Overheads, o)
 	}
 	if d.Idle, err = durable.MeasureIdle(1_000_000, 10_000); err != nil {
+		return d, err
+	}
+	if d.Chain, err = recovery.MeasureChain(ctx, 6000); err != nil {
 		return d, err
 	}
 	for _, load := range []durable.Load{durable.Spread, durable.Hot} {
@@ -56,6 +61,9 @@ func (d Durable) Targets() (targets []Target) {
 		t := atMost(fmt.Sprintf("allocations, sequencer, positions=%d", o.Positions), o.Allocs, 0, "per event")
 		t.Met = o.Allocs < 0.02 // buffers are made anew now and then
 		targets = append(targets, t)
+	}
+	if c := d.Chain; c.Events > 0 {
+		targets = append(targets, atMost(fmt.Sprintf("a chain of %d events, from an outbox to a fresh database", c.Events), c.Elapsed.Seconds(), 5, "s"))
 	}
 	if d.Idle.After > 0 {
 		targets = append(targets, atMost(fmt.Sprintf("heap left of %d streams, %d active", d.Idle.Streams, d.Idle.MaxActive), d.Idle.After-d.Idle.Before, 10, "MB"))

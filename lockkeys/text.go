@@ -22,6 +22,13 @@ func Parse(text string) (Key, error) {
 	if text == "/" {
 		return Key{}, nil
 	}
+	if key, ok := parsePlain(text); ok {
+		return key, nil
+	}
+	return parseAny(text)
+}
+
+func parseAny(text string) (Key, error) {
 	segments := strings.SplitN(text, "/", MaxDepth+1)
 	if len(segments) > MaxDepth {
 		return Key{}, &KeyError{Input: text, Segment: MaxDepth, Reason: ErrTooDeep}
@@ -37,6 +44,26 @@ func Parse(text string) (Key, error) {
 		segments[i] = raw
 	}
 	return Key{strings.Join(segments, sep)}, nil
+}
+
+// parsePlain parses text that has nothing to unescape and nothing to complain about,
+// with one allocation; it is not ok for any other.
+func parsePlain(text string) (key Key, ok bool) {
+	depth := 1
+	for i := range len(text) {
+		switch text[i] {
+		case '%', 0:
+			return Key{}, false
+		case '/':
+			if depth++; i == 0 || text[i-1] == '/' {
+				return Key{}, false
+			}
+		}
+	}
+	if text == "" || text[len(text)-1] == '/' || depth > MaxDepth {
+		return Key{}, false
+	}
+	return Key{strings.ReplaceAll(text, "/", sep)}, true
 }
 
 // MustParse is [Parse] for text that is a constant: it panics on an error.

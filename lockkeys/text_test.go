@@ -115,6 +115,22 @@ func TestRequestText(t *testing.T) {
 	require.Equal(t, "exclusive shared Mode(7)", fmt.Sprint(Exclusive, Shared, Mode(7)))
 }
 
+// What has nothing to unescape is parsed as everything else is.
+func TestParsePlain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.SampledFrom([]rune{'a', 'ü', '/', '/', '%', '2', 'F', 0})).Draw(t, "text")
+		if key, ok := parsePlain(text); ok {
+			other, err := parseAny(text)
+			require.NoError(t, err)
+			require.Equal(t, other, key)
+		}
+	})
+	_, ok := parsePlain("a" + strings.Repeat("/a", MaxDepth))
+	require.False(t, ok)
+	_, ok = parsePlain("a" + strings.Repeat("/a", MaxDepth-1))
+	require.True(t, ok)
+}
+
 // Parse takes any text without a panic, and what it accepts it reads again
 // from what String makes of it.
 func FuzzParse(f *testing.F) {

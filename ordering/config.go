@@ -112,8 +112,8 @@ type Config[T any] struct {
 
 	// GapTimeout is how long an event waits for missing earlier ones until
 	// these are requested, called T_gap in the paper. If too many events wait, or
-	// the event came during a replay of one of its streams, they are requested at
-	// once, but GapPolicy applies no sooner. Default: 2 s.
+	// a replay has brought the event, they are requested at once, but GapPolicy
+	// applies no sooner. Default: 2 s.
 	GapTimeout time.Duration
 	// Replayer is asked for missing events. Default: none, so that GapPolicy
 	// applies after GapTimeout.

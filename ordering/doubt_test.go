@@ -60,11 +60,11 @@ func (s *unsure) Look(ctx context.Context, positions []Position) ([]NumberState,
 	return s.Term.Look(ctx, positions)
 }
 
-func (s *unsure) Park(ctx context.Context, p Parking, fences Fences) error {
+func (s *unsure) Park(ctx context.Context, parkings []Parking, fences Fences) error {
 	if s.isAway() {
 		return &StoreError{"park", errConnection}
 	}
-	return s.Term.Park(ctx, p, fences)
+	return s.Term.Park(ctx, parkings, fences)
 }
 
 // TestNothingIsToldInDoubt: a commit is durable and seems to have failed, and

@@ -159,7 +159,7 @@ func TestOwnsPanics(t *testing.T) {
 		parked, err := r.store.Reader("").Parked(t.Context())
 		require.NoError(t, err)
 		fence := known(t, r.store, "a=1").Fence
-		require.NoError(t, begin(t, r.store).Unpark(t.Context(), parked[0].ID, Fences{key("a"): fence})) // so that there is a backlog
+		require.NoError(t, begin(t, r.store).Unpark(t.Context(), []string{parked[0].ID}, Fences{key("a"): fence})) // so that there is a backlog
 		_, err = New(t.Context(), Config[*Event]{Store: r.store, Handler: r.handle, Owns: func(lockkeys.Key) bool { panic("no idea") }})
 		var caught *dispatcher.PanicError
 		require.ErrorAs(t, err, &caught)

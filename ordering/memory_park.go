@@ -3,7 +3,6 @@ package ordering
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -32,12 +31,9 @@ func (p *memoryParking) publicLocked(c *memoryConsumer) Parking {
 }
 
 // Park implements [Term].
-func (t *memoryTerm) Park(ctx context.Context, p Parking, fences Fences) error {
-	if len(p.Streams) == 0 {
-		return fmt.Errorf("ordering: parking %q closes no stream", p.ID)
-	}
-	for _, h := range p.Events {
-		if err := checkHeld(h.Event); err != nil {
+func (t *memoryTerm) Park(ctx context.Context, parkings []Parking, fences Fences) error {
+	for i := range parkings {
+		if err := parkings[i].Validate(); err != nil {
 			return err
 		}
 	}
@@ -46,11 +42,20 @@ func (t *memoryTerm) Park(ctx context.Context, p Parking, fences Fences) error {
 		return err
 	}
 	defer t.leave()
-	for _, position := range p.Streams {
-		if _, err := c.heldByLocked(fences[position.Stream], position.Stream); err != nil {
-			return err
+	for _, p := range parkings {
+		for _, position := range p.Streams {
+			if _, err := c.heldByLocked(fences[position.Stream], position.Stream); err != nil {
+				return err
+			}
 		}
 	}
+	for _, p := range parkings {
+		c.parkLocked(p)
+	}
+	return nil
+}
+
+func (c *memoryConsumer) parkLocked(p Parking) {
 	parking := c.parkings[p.ID]
 	if parking == nil {
 		parking = &memoryParking{streams: make(map[lockkeys.Key]ParkedStream, len(p.Streams))}
@@ -84,11 +89,10 @@ func (t *memoryTerm) Park(ctx context.Context, p Parking, fences Fences) error {
 			c.jobs[at.place()] = h.Failed(&p)
 		}
 	}
-	return nil
 }
 
 // Unpark implements [Term].
-func (t *memoryTerm) Unpark(ctx context.Context, id string, fences Fences) error {
+func (t *memoryTerm) Unpark(ctx context.Context, ids []string, fences Fences) error {
 	c, err := t.begin(ctx)
 	if err != nil {
 		return err
@@ -99,14 +103,18 @@ func (t *memoryTerm) Unpark(ctx context.Context, id string, fences Fences) error
 			return err
 		}
 	}
-	if p := c.parkings[id]; p != nil {
-		for key := range p.streams {
-			if _, err := c.heldByLocked(fences[key], key); err != nil {
-				return err
+	for _, id := range ids {
+		if p := c.parkings[id]; p != nil {
+			for key := range p.streams {
+				if _, err := c.heldByLocked(fences[key], key); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	c.unparkLocked(id)
+	for _, id := range ids {
+		c.unparkLocked(id)
+	}
 	return nil
 }
 

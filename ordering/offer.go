@@ -50,21 +50,28 @@ const batchChunk = 1024
 // accepted, from the first on; if not all, the error is that of
 // [Sequencer.Offer] for the next one.
 func (s *Sequencer[T]) OfferBatch(ctx context.Context, events []*Event, done Done) (accepted int, err error) {
+	return s.offerAll(ctx, events, done, 0)
+}
+
+// offerAll is OfferBatch for events that a replay has brought, if link is not 0; see
+// [core.Event].Link.
+func (s *Sequencer[T]) offerAll(ctx context.Context, events []*Event, done Done, link int) (accepted int, err error) {
 	for accepted < len(events) && err == nil {
-		accepted, err = s.offerChunk(ctx, events, accepted, done)
+		accepted, err = s.offerChunk(ctx, events, accepted, done, link)
 	}
 	return accepted, err
 }
 
 // offerChunk accepts events, starting at index from, and returns the index of
 // the first that was not accepted.
-func (s *Sequencer[T]) offerChunk(ctx context.Context, events []*Event, from int, done Done) (accepted int, err error) {
+func (s *Sequencer[T]) offerChunk(ctx context.Context, events []*Event, from int, done Done, link int) (accepted int, err error) {
 	var items []*item[T]
 	for i := from; i < len(events) && len(items) < batchChunk && err == nil; i++ {
 		if err = s.validate(events[i]); err != nil {
 			break
 		}
 		it := s.newItem(events[i], done)
+		it.Link = link
 		if err = s.checkSize(it); err == nil {
 			items = append(items, it)
 		}

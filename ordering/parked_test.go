@@ -3,6 +3,7 @@ package ordering
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written counts the streams that are named to a store in parkings.
+// written counts the calls of a store for parkings, and the streams that are named
+// in them.
 type written struct {
 	*Memory
-	mu      sync.Mutex
-	streams int
+	mu                      sync.Mutex
+	streams, parks, unparks int
 }
 
 func (w *written) Begin(ctx context.Context, c Consumer) (Term, error) {
@@ -28,11 +30,21 @@ type writtenTerm struct {
 	w *written
 }
 
-func (t *writtenTerm) Park(ctx context.Context, p Parking, fences Fences) error {
+func (t *writtenTerm) Park(ctx context.Context, parkings []Parking, fences Fences) error {
 	t.w.mu.Lock()
-	t.w.streams += len(p.Streams)
+	t.w.parks++
+	for _, p := range parkings {
+		t.w.streams += len(p.Streams)
+	}
 	t.w.mu.Unlock()
-	return t.Term.Park(ctx, p, fences)
+	return t.Term.Park(ctx, parkings, fences)
+}
+
+func (t *writtenTerm) Unpark(ctx context.Context, ids []string, fences Fences) error {
+	t.w.mu.Lock()
+	t.w.unparks++
+	t.w.mu.Unlock()
+	return t.Term.Unpark(ctx, ids, fences)
 }
 
 // TestAGrowingParkingIsWrittenOnce: a failure that spreads over many streams, one
@@ -59,6 +71,32 @@ func TestAGrowingParkingIsWrittenOnce(t *testing.T) {
 		require.NoError(t, r.seq.Resume(t.Context(), key("s0")))
 		time.Sleep(time.Hour)
 		require.EqualValues(t, n+1, r.seq.Stats().Applied)
+		r.stop()
+	})
+}
+
+// TestManyGapsAreParkedTogether: streams that are parked at the same time, and
+// resumed at the same time, cost few transactions of the store.
+func TestManyGapsAreParkedTogether(t *testing.T) {
+	const n = 2000
+	w := &written{Memory: NewMemory()}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, w)
+		r.start(Config[*Event]{GapTimeout: time.Second})
+		for i := range n {
+			r.give(ev(fmt.Sprint("second", i), fmt.Sprintf("s%d=2", i)))
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, r.parked(), n)
+		require.Less(t, w.parks, n/20)
+
+		for i := range n {
+			r.give(ev(fmt.Sprint("first", i), fmt.Sprintf("s%d=1", i)))
+		}
+		time.Sleep(time.Minute)
+		require.Empty(t, r.parked())
+		require.EqualValues(t, 2*n, r.seq.Stats().Applied)
+		require.Less(t, w.unparks, n/20)
 		r.stop()
 	})
 }

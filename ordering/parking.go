@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -65,6 +66,20 @@ type Parking struct {
 	Since time.Time
 }
 
+// Validate returns an error for a parking that no store can keep: one without a
+// stream, or with an event that has no numbers.
+func (p *Parking) Validate() error {
+	if len(p.Streams) == 0 {
+		return fmt.Errorf("ordering: parking %q closes no stream", p.ID)
+	}
+	for _, h := range p.Events {
+		if err := checkHeld(h.Event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ParkedStream is a stream of a [Parking].
 type ParkedStream struct {
 	Stream lockkeys.Key
@@ -98,6 +113,12 @@ type Range struct {
 	Epoch  uint16       `json:"epoch,omitempty"`
 	From   uint64       `json:"from"`
 	To     uint64       `json:"to"`
+	// Before is only for requests, and is 0 elsewhere: how many other events are
+	// welcome in the answer, besides those of the range, of those that these wait
+	// for on their other streams, directly or not. With a chain of events, each of
+	// which waits for the one before on another stream, there would be a request for
+	// each else. It is a hint: an answer may have fewer, or none.
+	Before int `json:"-"`
 }
 
 // Reason is why streams are parked.

@@ -14,6 +14,10 @@ type Replayer interface {
 	// if it cannot be. Delivered events belong to the sequencer. An error of
 	// deliver ends the replay and is returned.
 	//
+	// With missing.Before, events that those of the range wait for on other streams
+	// are welcome, and best delivered before them: each one that is not there is a
+	// gap, which is asked for at once.
+	//
 	// The answer lists the numbers that never existed. A number of the range
 	// that is neither delivered nor in the answer counts as unanswered,
 	// whatever the error.

@@ -79,7 +79,7 @@ func (s *Sequencer[T]) stepLocked(in core.Input) (actions []core.Action) {
 		case core.Stop:
 			s.stopLocked(a.Err)
 		case core.Replay:
-			s.replayLocked(a.Range)
+			s.replayLocked(a)
 		}
 	}
 	events, bytes := s.mu.core.Pending()

@@ -182,26 +182,27 @@ type Term interface {
 	// any number done. The error may wrap ErrFenced.
 	Forget(ctx context.Context, e *Event, fences Fences) error
 
-	// Park closes the parking's streams at the numbers given, and holds its
-	// events, with their attempts. What is held already keeps its contents, and
-	// an outline is not held anew. If the parking has an error, each of the
-	// events gets a failed job state with it that ended at Since, unless its
-	// numbers are done. Their marks are forgotten. A parking with the same ID is
-	// replaced, but keeps the streams that are not named: so that its growth costs
-	// what is added to it.
+	// Park closes the streams of each parking at the numbers given, and holds its
+	// events, with their attempts: all in one transaction, one parking after the
+	// other. What is held already keeps its contents, and an outline is not held
+	// anew. If a parking has an error, each of its events gets a failed job state
+	// with it that ended at Since, unless its numbers are done. Their marks are
+	// forgotten. A parking with the same ID is replaced, but keeps the streams
+	// that are not named: so that its growth costs what is added to it.
 	//
 	// A stream belongs to one parking at most. One that another parking had
 	// is taken from it, and a parking that is left without streams is
 	// forgotten. One that has none to begin with is refused, and so is one with
 	// an event that has no numbers. The error may wrap ErrFenced.
-	Park(ctx context.Context, p Parking, fences Fences) error
+	Park(ctx context.Context, parkings []Parking, fences Fences) error
 
-	// Unpark opens the streams of a parking and forgets it. Events that are
-	// held stay so. An ID that there is no parking for is no error. The error
-	// wraps ErrFenced if the caller has not the token of each of its streams,
-	// or any other token is not good: with the ID of a parking that is over,
-	// that tells whether the streams are still the caller's.
-	Unpark(ctx context.Context, id string, fences Fences) error
+	// Unpark opens the streams of parkings and forgets those, all in one
+	// transaction. Events that are held stay so. An ID that there is no parking
+	// for is no error. The error wraps ErrFenced if the caller has not the token
+	// of each of the streams, or any other token is not good: with the IDs of
+	// parkings that are over, that tells whether the streams are still the
+	// caller's.
+	Unpark(ctx context.Context, ids []string, fences Fences) error
 
 	// Prune forgets the job states of what ended before a time, and the records
 	// of what was skipped, but not for a later epoch, and the marks made before it; for commands there is a

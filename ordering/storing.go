@@ -23,19 +23,16 @@ func (s *Sequencer[T]) store(a core.Action) (in core.Input, err error) {
 	case *core.Hold:
 		return s.doHold(a)
 	case *core.Park:
-		p := parkingOf(a.ParkingState)
-		if a.Log {
-			s.logParking(p, a.All)
-		}
-		return core.ParkDone{Park: a}, s.insist(s.background, "park", nil, func() error { return s.term.Park(s.background, p, a.Fences) })
-	case *core.Unpark:
-		for _, id := range a.IDs {
-			err := s.insist(s.background, "unpark", nil, func() error { return s.term.Unpark(s.background, id, a.Fences) })
-			if err != nil {
-				return nil, err
+		parkings := make([]Parking, len(a.Parkings))
+		for i, change := range a.Parkings {
+			parkings[i] = parkingOf(change.ParkingState)
+			if change.Log {
+				s.logParking(parkings[i], change.All)
 			}
 		}
-		return core.UnparkDone{Unpark: a}, nil
+		return core.ParkDone{Park: a}, s.insist(s.background, "park", nil, func() error { return s.term.Park(s.background, parkings, a.Fences) })
+	case *core.Unpark:
+		return core.UnparkDone{Unpark: a}, s.insist(s.background, "unpark", nil, func() error { return s.term.Unpark(s.background, a.IDs, a.Fences) })
 	case *core.ReadHeld:
 		return s.doReadHeld(a)
 	case *core.Skip:

@@ -188,20 +188,22 @@ func (p *process) Held(ctx context.Context, stream lockkeys.Key, from uint64, li
 	return list, err
 }
 
-func (p *process) Park(ctx context.Context, parking Parking, fences Fences) error {
+func (p *process) Park(ctx context.Context, parkings []Parking, fences Fences) error {
 	return p.try(ctx, func() error {
-		p.note("%p park %s %v %v", p, parking.ID[:4], parking.Reason, parking.Streams)
-		for _, h := range parking.Events {
-			p.note("%p   with %s", p, h.Name())
+		for _, parking := range parkings {
+			p.note("%p park %s %v %v", p, parking.ID[:4], parking.Reason, parking.Streams)
+			for _, h := range parking.Events {
+				p.note("%p   with %s", p, h.Name())
+			}
 		}
-		return p.Term.Park(ctx, parking, fences)
+		return p.Term.Park(ctx, parkings, fences)
 	})
 }
 
-func (p *process) Unpark(ctx context.Context, id string, fences Fences) error {
+func (p *process) Unpark(ctx context.Context, ids []string, fences Fences) error {
 	return p.try(ctx, func() error {
-		p.note("%p unpark %s", p, id[:4])
-		return p.Term.Unpark(ctx, id, fences)
+		p.note("%p unpark %s", p, ids)
+		return p.Term.Unpark(ctx, ids, fences)
 	})
 }
 

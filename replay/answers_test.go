@@ -3,12 +3,14 @@ package replay_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay"
 )
@@ -102,6 +104,65 @@ func TestBadAnswers(t *testing.T) {
 				assert.ErrorContains(t, err, "replay: a: order/7: 5 to 6: bad answer")
 				assert.ErrorContains(t, err, c.want)
 				assert.Equal(t, "closed", r.Stats().Sources[0].Breaker, "the source can be reached")
+			})
+		})
+	}
+}
+
+// An answer may have events that the ones asked for wait for, if they are welcome.
+// They are delivered first, and count neither as asked for nor as unanswered.
+func TestEventsBefore(t *testing.T) {
+	on := func(id string, positions ...ordering.Position) *ordering.Event {
+		return &ordering.Event{ID: id, Positions: positions}
+	}
+	third := lockkeys.Must("order", "9")
+	a := on("a", ordering.Position{Stream: third, Number: 3})
+	b := on("b", ordering.Position{Stream: third, Number: 7}, ordering.Position{Stream: other, Number: 2})
+	c := on("c", ordering.Position{Stream: other, Number: 4}, ordering.Position{Stream: order, Number: 5})
+	for _, tt := range []struct {
+		name    string
+		welcome int
+		before  []*ordering.Event
+		want    string // error
+	}{
+		{"none", 2, nil, ""},
+		{"one", 2, []*ordering.Event{b}, ""},
+		{"two, of which one waits for the other", 2, []*ordering.Event{a, b}, ""},
+		{"more than are welcome", 1, []*ordering.Event{a, b}, "2 events before those of the range, 1 were welcome"},
+		{"unwelcome", 0, []*ordering.Event{b}, "1 events before those of the range, 0 were welcome"},
+		{"more than MaxEvents", 5, []*ordering.Event{b, b, b, b, b}, "6 events or ranges, more than MaxEvents, 5"},
+		{"in the wrong order", 2, []*ordering.Event{b, a}, `event "a", order/9=3, is before no other one`},
+		{"of no stream of the answer", 2, []*ordering.Event{a}, `event "a", order/9=3, is before no other one`},
+		{"a later one", 2, []*ordering.Event{on("late", ordering.Position{Stream: other, Number: 5})}, `"late", order/8=5, is before no other one`},
+		{"of a later epoch", 2, []*ordering.Event{on("late", ordering.Position{Stream: other, Epoch: 1, Number: 1})}, "is before no other one"},
+		{"nil", 2, []*ordering.Event{nil}, "event 1 of 2 is nil"},
+		{"not valid", 2, []*ordering.Event{on("zero", ordering.Position{Stream: other})}, `"zero"`},
+		{"too large", 2, []*ordering.Event{{Positions: b.Positions, Payload: make([]byte, 5000)}}, "larger than MaxBytes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var welcome []int
+				source := replay.SourceFunc(func(_ context.Context, asked ordering.Range) (replay.Answer, error) {
+					welcome = append(welcome, asked.Before)
+					if asked.From > 5 {
+						return replay.Answer{Events: events(asked.From, asked.To)}, nil
+					}
+					return replay.Answer{Events: []*ordering.Event{c}, Before: tt.before}, nil
+				})
+				box := &inbox{}
+				r := replayer(t, replay.Config{Sources: of(source), MaxEvents: 5, MaxBytes: 5000, Attempts: 1})
+				missing := rangeOf(5, 6)
+				missing.Before = tt.welcome
+				_, err := r.Replay(t.Context(), missing, box.deliver)
+				if tt.want != "" {
+					require.ErrorIs(t, err, replay.ErrAnswer)
+					assert.ErrorContains(t, err, tt.want)
+					assert.Empty(t, box.got)
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, slices.Concat(tt.before, []*ordering.Event{c}, events(6, 6)), box.got)
+				assert.Equal(t, []int{2, 2 - len(tt.before)}, welcome, "no more than that in the whole replay")
 			})
 		})
 	}

@@ -32,8 +32,11 @@
 // # Answers
 //
 // A source is trusted with what it is asked for: each event of an answer must
-// have a number of the stream and the range in question, beside any others. An
-// answer is refused as a whole if it has an event that was not requested or is
+// have a number of the stream and the range in question, beside any others. Where a
+// sequencer finds out only link by link what is missing, it asks for some events
+// besides: those that others of the answer wait for, see [Answer].
+//
+// An answer is refused as a whole if it has an event that was not requested or is
 // not valid, contradicts itself, or exceeds the bounds: nothing of it is
 // delivered, and the log and the error name the source and the request. Events
 // may come in any order, and repeatedly. Only a source that is not marked as

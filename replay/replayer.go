@@ -58,6 +58,7 @@ func (r *Replayer) Replay(ctx context.Context, missing ordering.Range, deliver f
 	from, to := missing.Places()
 	w := &want{
 		stream:  missing.Stream,
+		before:  max(0, min(missing.Before, r.cfg.MaxEvents/2)),
 		deliver: deliver,
 		missing: blocks{{from: from, to: to, left: r.sources}},
 		errs:    make([]error, len(r.sources)),
@@ -111,6 +112,7 @@ func (r *Replayer) ask(ctx context.Context, w *want, i int) error {
 	s := r.sources[i]
 	for b := w.next(i, s); b != nil; b = w.next(i, s) {
 		asked := b.on(w.stream)
+		asked.Before = w.before
 		a, err := r.request(ctx, s, asked)
 		if err != nil && ctx.Err() != nil {
 			return ended(ctx, asked)

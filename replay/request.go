@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -131,8 +133,11 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 	bad := func(text string, args ...any) error {
 		return fmt.Errorf("%w: %w", ErrAnswer, fmt.Errorf(text, args...))
 	}
-	if n := max(len(a.Events), len(a.NoSuch)); n > cfg.MaxEvents {
+	if n := max(len(a.Events)+len(a.Before), len(a.NoSuch)); n > cfg.MaxEvents {
 		return bad("it has %d events or ranges, more than MaxEvents, %d", n, cfg.MaxEvents)
+	}
+	if n := len(a.Before); n > asked.Before {
+		return bad("it has %d events before those of the range, %d were welcome", n, asked.Before)
 	}
 	var never blocks
 	for _, r := range a.NoSuch {
@@ -142,18 +147,21 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 		from, to := r.Places()
 		never = never.cut(from, to).add(block{from: from, to: to})
 	}
+	all := slices.Concat(a.Before, a.Events)
 	var size int64
-	numbers := make(map[uint64]*ordering.Event, len(a.Events))
-	for i, e := range a.Events {
+	for i, e := range all {
 		if e == nil {
-			return bad("event %d of %d is nil", i+1, len(a.Events))
+			return bad("event %d of %d is nil", i+1, len(all))
 		}
 		if size += e.Size(); size > cfg.MaxBytes {
 			return bad("the events are larger than MaxBytes, %d", cfg.MaxBytes)
 		}
 		if err := e.Validate(); err != nil {
-			return bad("event %d of %d: %w", i+1, len(a.Events), err)
+			return bad("event %d of %d: %w", i+1, len(all), err)
 		}
+	}
+	numbers := make(map[uint64]*ordering.Event, len(a.Events))
+	for _, e := range a.Events {
 		p, _ := e.On(asked.Stream)
 		if !asked.Has(p) {
 			return bad("event %.80q, %.200s, was not requested", e.Name(), ordering.FormatSequenceID(e.Positions))
@@ -166,6 +174,31 @@ func (a Answer) check(asked ordering.Range, cfg Config) error {
 			return bad("events %.80q and %.80q both have number %d, and are different", other.Name(), e.Name(), p.Number)
 		}
 		numbers[n] = e
+	}
+	if e := a.stranger(); e != nil {
+		return bad("event %.80q, %.200s, is before no other one of the answer", e.Name(), ordering.FormatSequenceID(e.Positions))
+	}
+	return nil
+}
+
+// stranger returns an event of Before that none behind it waits for, or nil.
+func (a Answer) stranger() *ordering.Event {
+	last := map[lockkeys.Key]uint64{} // place on each stream
+	add := func(e *ordering.Event) {
+		for _, p := range e.Positions {
+			last[p.Stream] = max(last[p.Stream], p.Place())
+		}
+	}
+	if len(a.Before) > 0 {
+		for _, e := range a.Events {
+			add(e)
+		}
+	}
+	for _, e := range slices.Backward(a.Before) {
+		if !slices.ContainsFunc(e.Positions, func(p ordering.Position) bool { return p.Place() < last[p.Stream] }) {
+			return e
+		}
+		add(e)
 	}
 	return nil
 }
@@ -198,7 +231,7 @@ func (s *source) count(a Answer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.stats.Requests++
-	s.mu.stats.Events += uint64(len(a.Events))
+	s.mu.stats.Events += uint64(len(a.Events) + len(a.Before))
 	if err != nil {
 		s.mu.stats.Errors++
 	}

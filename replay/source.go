@@ -16,6 +16,9 @@ type Source interface {
 	// the most useful; Fetch is called for the rest then. Answers larger than
 	// [Config.MaxEvents] or [Config.MaxBytes] are refused.
 	//
+	// If asked.Before is not 0, the answer may have up to so many events besides:
+	// see [Answer].Before. A source need not care.
+	//
 	// If it can answer for none it says why: with an error that wraps
 	// [ErrNotRetained] or [ErrNotAssigned], or with an empty answer if it
 	// does not know. Any other error means that the source failed. One that
@@ -35,6 +38,13 @@ type Answer struct {
 	// Events are events of the range, in any order, each with a number that
 	// was asked for; an answer with others is refused.
 	Events []*ordering.Event
+	// Before are events that those wait for on streams other than the one asked
+	// for, directly or not, as far as there is room: no more than Before of the
+	// request. Each comes before one that waits for it, which has a higher number
+	// on one of its streams: in the order in which they could run, for example. An
+	// answer where that is not so is refused. They are not the answer for
+	// any number, so nothing is missed if there are none.
+	Before []*ordering.Event
 	// NoSuch are ranges of the stream's numbers that never existed and never
 	// will: a transaction was rolled back, a counter was lost. They may reach
 	// beyond what was asked for. Numbers that existed once and numbers that

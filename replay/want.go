@@ -13,6 +13,7 @@ import (
 // or never, or has been delivered. Only the goroutine of the call uses it.
 type want struct {
 	stream   lockkeys.Key
+	before   int // events that are still welcome besides those of the range
 	deliver  func(ctx context.Context, events []*ordering.Event) error
 	missing  blocks  // still to be requested
 	failed   blocks  // given up
@@ -41,7 +42,8 @@ func (w *want) take(ctx context.Context, a Answer) error {
 	if len(a.Events) == 0 {
 		return nil
 	}
-	return w.deliver(ctx, a.Events)
+	w.before = max(0, w.before-len(a.Before))
+	return w.deliver(ctx, slices.Concat(a.Before, a.Events))
 }
 
 // next returns the first block that the source with index i is to be asked for.

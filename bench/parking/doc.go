@@ -1,5 +1,5 @@
 // Package parking measures what it costs to park a stream beside many that are
-// parked already, and to close many gaps at once.
+// parked already, to close many gaps at once, and to park and resume many streams.
 //
 //	go test -bench . -benchtime 1x
 package parking

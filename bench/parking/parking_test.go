@@ -112,7 +112,7 @@ func park(b *testing.B, term ordering.Term, id string, from, to int) {
 	for i, key := range keys {
 		fences[key] = states[i].Fence
 	}
-	if err := term.Park(b.Context(), p, fences); err != nil {
+	if err := term.Park(b.Context(), []ordering.Parking{p}, fences); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -173,4 +173,60 @@ func gaps(b *testing.B, store ordering.Store, streams int) (seconds float64, gor
 		b.Fatal(err)
 	}
 	return seconds, int(most.Load())
+}
+
+// BenchmarkLate brings the second event of 10,000 streams, which are parked since no
+// replay brings the first ones, and then the first ones, which resumes them.
+func BenchmarkLate(b *testing.B) {
+	const streams = 10_000
+	for name, open := range stores {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				parked, resumed := late(b, open(b), streams)
+				b.ReportMetric(parked, "s/parked")
+				b.ReportMetric(resumed, "s/resumed")
+			}
+		})
+	}
+}
+
+func late(b *testing.B, store ordering.Store, streams int) (parked, resumed float64) {
+	var held, applied atomic.Int64
+	allHeld, all := make(chan struct{}), make(chan struct{})
+	seq, err := ordering.New(b.Context(), ordering.Config[*ordering.Event]{
+		Store: store, GapTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Handler: func(context.Context, ordering.Job[*ordering.Event]) error {
+			if applied.Add(1) == int64(2*streams) {
+				close(all)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	offer := func(number uint64) {
+		for i := range streams {
+			err := seq.Offer(b.Context(), event(number, i), func(_ *ordering.Event, o ordering.Outcome) {
+				if number == 2 && o.Result == ordering.Held && held.Add(1) == int64(streams) {
+					close(allHeld)
+				}
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	began := time.Now()
+	offer(2)
+	<-allHeld
+	parked = time.Since(began).Seconds()
+	began = time.Now()
+	offer(1)
+	<-all
+	resumed = time.Since(began).Seconds()
+	if err := seq.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return parked, resumed
 }

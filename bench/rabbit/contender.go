@@ -17,9 +17,12 @@ import (
 
 // Contenders.
 const (
-	Bare      = "amqp091-go"
-	BareMany  = "amqp091-go, many in one step" // of acknowledging
-	Interlock = "interlock"
+	Bare            = "amqp091-go"
+	BareMany        = "amqp091-go, many in one step" // of acknowledging
+	BareWide        = "amqp091-go, many in one step, wide window"
+	BareSQLite      = "amqp091-go, many in one step and SQLite transaction"
+	Interlock       = "interlock"
+	InterlockSQLite = "interlock, effects on SQLite"
 )
 
 // Row is one contender's result.
@@ -48,11 +51,25 @@ func (rows Rows) Of(contender string) Row {
 	panic("rabbit: no result of " + contender)
 }
 
-// contender handles n messages; the time from the call of start to the return
+// contender handles n messages; the time from the start of the clock to its stop
 // counts.
 type contender struct {
 	name string
-	run  func(ctx context.Context, b *bench, n int, start func()) error
+	run  func(ctx context.Context, b *bench, n int, c *clock) error
+}
+
+// clock measures a time. It is stopped in the end, if it was not before.
+type clock struct {
+	began time.Time
+	took  time.Duration
+}
+
+func (c *clock) start() { c.began = time.Now() }
+
+func (c *clock) stop() {
+	if c.took == 0 {
+		c.took = time.Since(c.began)
+	}
 }
 
 // race lets contenders run in turns, in another order each round. The first
@@ -63,17 +80,39 @@ func race(ctx context.Context, b *bench, rounds, n int, contenders []contender) 
 		for i := range contenders {
 			at := (i + round) % len(contenders)
 			c := contenders[at]
-			rows[at].Contender = c.name
-			var began time.Time
-			if err := c.run(ctx, b, n, func() { began = time.Now() }); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
+			rate, err := c.rate(ctx, b, n)
+			if err != nil {
+				return nil, err
 			}
+			rows[at].Contender = c.name
 			if round > 0 {
-				rows[at].rates = append(rows[at].rates, float64(n)/time.Since(began).Seconds())
+				rows[at].rates = append(rows[at].rates, rate)
 			}
 		}
 	}
 	return rows, nil
+}
+
+// once lets contenders run once, one after the other.
+func once(ctx context.Context, b *bench, n int, contenders []contender) (rows Rows, err error) {
+	for _, c := range contenders {
+		rate, err := c.rate(ctx, b, n)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, Row{c.name, []float64{rate}})
+	}
+	return rows, nil
+}
+
+// rate returns the messages per second of one run.
+func (c contender) rate(ctx context.Context, b *bench, n int) (float64, error) {
+	var t clock
+	if err := c.run(ctx, b, n, &t); err != nil {
+		return 0, fmt.Errorf("%s: %w", c.name, err)
+	}
+	t.stop()
+	return float64(n) / t.took.Seconds(), nil
 }
 
 // bench is a broker and how many queues were made in it.
@@ -109,11 +148,15 @@ func (b *bench) endpoint() rabbitmq.Endpoint {
 }
 
 // events are n events of 100 bytes, of a thousand streams in turn.
-func events(n int) []*ordering.Event {
+func events(n int) []*ordering.Event { return eventsFrom(0, n) }
+
+// eventsFrom are events first to n-1 of these.
+func eventsFrom(first, n int) []*ordering.Event {
 	const streams = 1000
-	list := make([]*ordering.Event, n)
-	for i := range list {
-		list[i] = &ordering.Event{
+	list := make([]*ordering.Event, n-first)
+	for at := range list {
+		i := first + at
+		list[at] = &ordering.Event{
 			ID:        "message-" + strconv.Itoa(i),
 			Positions: []ordering.Position{{Stream: lockkeys.Must("account", strconv.Itoa(i%streams)), Number: uint64(i/streams + 1)}},
 			Payload:   make([]byte, 100),

@@ -19,7 +19,7 @@ func MeasurePublish(ctx context.Context, url string, rounds, n int) (Rows, error
 	return race(ctx, &bench{url: url}, rounds, n, []contender{{Bare, publishBare}, {Interlock, publishInterlock}})
 }
 
-func publishBare(ctx context.Context, b *bench, n int, start func()) (err error) {
+func publishBare(ctx context.Context, b *bench, n int, clock *clock) (err error) {
 	queue, remove, err := b.queue()
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func publishBare(ctx context.Context, b *bench, n int, start func()) (err error)
 		return err
 	}
 	list := events(n)
-	start()
+	clock.start()
 	return sendBare(ctx, ch, queue, list)
 }
 
@@ -71,7 +71,7 @@ func sendBare(ctx context.Context, ch *amqp.Channel, queue string, list []*order
 	return nil
 }
 
-func publishInterlock(ctx context.Context, b *bench, n int, start func()) (err error) {
+func publishInterlock(ctx context.Context, b *bench, n int, clock *clock) (err error) {
 	queue, remove, err := b.queue()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func publishInterlock(ctx context.Context, b *bench, n int, start func()) (err e
 	if err := p.Publish(ctx, list[n]); err != nil { // it has connected then
 		return err
 	}
-	start()
+	clock.start()
 	return sendInterlock(ctx, p, list[:n])
 }
 

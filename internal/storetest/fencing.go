@@ -55,6 +55,30 @@ var fencingTests = []test{
 		f.park(failure("p", at, event("z", "c=1")))
 		require.Equal(f, []state{{HeldAt: 1}, {}, {HeldAt: 1, Parked: "p"}}, next.states("a", "b", "c"))
 	}},
+	{promise: "of several parkings, all are written or deleted, or none", run: func(f *fixture) {
+		f.acquire("a", "b", "c")
+		p, q, r := failure("p", at, event("x", "a=1")), failure("q", at.Add(1000), event("y", "b=2, c=3")), failure("r", at.Add(2000), event("z", "c=3"))
+		next := f.beside()
+		next.acquire("b")
+		require.ErrorIs(f, f.tryPark(p, q), ordering.ErrFenced)
+		require.Empty(f, f.parked())
+		require.Empty(f, f.held("a", 0, 9))
+		bad := failure("bad", at, event("y", "b=2"))
+		bad.Streams = nil
+		next.acquire("a", "b", "c")
+		require.ErrorContains(f, next.tryPark(p, bad), "bad")
+		require.Empty(f, f.parked())
+		next.ok(next.tryPark(p, q, r)) // the last one takes c from the one before
+		q.Streams = q.Streams[:1]
+		require.Equal(f, listed(p, q, r), next.parked())
+		require.ErrorIs(f, f.tryUnpark("p", "none", "q", "r"), ordering.ErrFenced)
+		require.Len(f, next.parked(), 3)
+		next.ok(next.tryUnpark("p", "none", "r"))
+		require.Equal(f, listed(q), next.parked())
+		require.Equal(f, []state{{HeldAt: 1}, {HeldAt: 2, Parked: "q"}, {HeldAt: 3}}, next.states("a", "b", "c"))
+		next.ok(next.tryPark())
+		next.ok(next.tryUnpark())
+	}},
 	{promise: "what was not acquired cannot be held", run: func(f *fixture) {
 		f.acquire("a")
 		require.ErrorIs(f, f.tryHold(event("x", "a=1, b=1")), ordering.ErrFenced)

@@ -209,7 +209,9 @@ func streamsOf(p ordering.Parking) (positions []ordering.Position) {
 	return positions
 }
 
-func (h *holder) tryPark(p ordering.Parking) error { return h.term.Park(h.ctx, p, h.fences) }
+func (h *holder) tryPark(parkings ...ordering.Parking) error {
+	return h.term.Park(h.ctx, parkings, h.fences)
+}
 
 // park parks; what was not acquired of the streams is.
 func (h *holder) park(p ordering.Parking) {
@@ -218,7 +220,7 @@ func (h *holder) park(p ordering.Parking) {
 	h.ok(h.tryPark(p))
 }
 
-func (h *holder) tryUnpark(id string) error { return h.term.Unpark(h.ctx, id, h.fences) }
+func (h *holder) tryUnpark(ids ...string) error { return h.term.Unpark(h.ctx, ids, h.fences) }
 
 func (h *holder) unpark(id string) {
 	h.t.Helper()

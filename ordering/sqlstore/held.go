@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -182,6 +183,26 @@ func (t *term) Forget(ctx context.Context, e *ordering.Event, fences ordering.Fe
 	})
 }
 
+// errEnough ends the reading of a page.
+var errEnough = errors.New("enough")
+
+// The query for a page of held events, of a stream from a number on. It has a
+// limit for their number, and one for their bytes, which SQLite leaves to the
+// caller: that reads row by row, and compiles each query.
+const (
+	heldRows   = `ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number >= $3 ORDER BY number, id LIMIT $4`
+	sqliteHeld = `SELECT h.body, h.size, h.attempts, h.started FROM (SELECT number, id FROM ` + heldRows + `) p
+		JOIN ordering_held h ON h.id = p.id WHERE $5 IS NOT NULL ORDER BY p.number, p.id`
+	postgresHeld = `WITH page AS (
+			SELECT p.number, p.id, sum(h.size) OVER (ORDER BY p.number, p.id) AS total, row_number() OVER (ORDER BY p.number, p.id) AS place
+			FROM (SELECT number, id FROM ` + heldRows + `) p JOIN ordering_held h ON h.id = p.id)
+		SELECT h.body, h.size, h.attempts, h.started FROM page JOIN ordering_held h ON h.id = page.id
+		WHERE page.place = 1 OR page.total <= $5 ORDER BY page.place`
+)
+
+func (*sqlite) heldPage() string   { return sqliteHeld }
+func (*postgres) heldPage() string { return postgresHeld }
+
 // Held implements [ordering.Reader].
 func (r reader) Held(ctx context.Context, stream lockkeys.Key, from uint64, limit int, size int64) (list []ordering.HeldEvent, err error) {
 	if err := r.store.enter(ctx); err != nil {
@@ -195,20 +216,20 @@ func (r reader) Held(ctx context.Context, stream lockkeys.Key, from uint64, limi
 	err = each(ctx, r.store.db, func(scan func(...any) error) error {
 		h := ordering.HeldEvent{Event: &ordering.Event{}}
 		var body string
-		var started int64
-		if err := scan(&body, &h.Attempts, &started); err != nil {
+		var bytes, started int64
+		if err := scan(&body, &bytes, &h.Attempts, &started); err != nil {
 			return err
+		}
+		if size -= bytes; size < 0 && len(list) > 0 {
+			return errEnough
 		}
 		h.Started = fromMicros(started)
 		list = append(list, h)
 		return json.Unmarshal([]byte(body), h.Event)
-	}, `WITH page AS (
-			SELECT p.number, p.id, sum(h.size) OVER (ORDER BY p.number, p.id) AS total, row_number() OVER (ORDER BY p.number, p.id) AS place
-			FROM (SELECT number, id FROM ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number >= $3 ORDER BY number, id LIMIT $4) p
-			JOIN ordering_held h ON h.id = p.id)
-		SELECT h.body, h.attempts, h.started FROM page JOIN ordering_held h ON h.id = page.id
-		WHERE page.place = 1 OR page.total <= $5 ORDER BY page.place`,
-		consumer, stream.String(), int64(from), max(limit, 0), size)
+	}, r.store.backend.heldPage(), consumer, stream.String(), int64(from), max(limit, 0), size)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return list, storeError("held", err)
 }
 

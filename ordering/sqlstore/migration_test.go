@@ -203,7 +203,7 @@ func checkDataByNumbers(t *testing.T, store *sqlstore.Store) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 6, n) // all but the failure, and one that was lost above
 	x := held[0].Event
-	require.NoError(t, term.Park(ctx, parked[0], fences))
+	require.NoError(t, term.Park(ctx, parked[:1], fences))
 	record := ordering.NewJob(term, x, []int64{fences[streams[1]], fences[streams[0]]}).Record()
 	record.Held = true
 	require.NoError(t, term.Commit(ctx, record))

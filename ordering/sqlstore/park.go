@@ -14,24 +14,26 @@ import (
 )
 
 // Park implements [ordering.Term].
-func (t *term) Park(ctx context.Context, p ordering.Parking, fences ordering.Fences) error {
-	if len(p.Streams) == 0 {
-		return fmt.Errorf("sqlstore: parking %q closes no stream", p.ID)
-	}
-	for _, h := range p.Events {
-		if err := checkHeld(h.Event); err != nil {
+func (t *term) Park(ctx context.Context, parkings []ordering.Parking, fences ordering.Fences) error {
+	needed := ordering.Fences{}
+	for i := range parkings {
+		if err := parkings[i].Validate(); err != nil {
 			return err
 		}
-	}
-	needed := ordering.Fences{}
-	for _, position := range p.Streams {
-		needed[position.Stream] = fences[position.Stream]
+		for _, position := range parkings[i].Streams {
+			needed[position.Stream] = fences[position.Stream]
+		}
 	}
 	return t.write(ctx, "park", func(ctx context.Context, tx *transaction) error {
-		if err := t.store.backend.lockParking(ctx, tx, t.termOf, "", needed); err != nil { // the other streams of it stay
+		if err := t.store.backend.lockParkings(ctx, tx, t.termOf, nil, needed); err != nil { // their other streams stay
 			return err
 		}
-		return t.park(ctx, tx, p)
+		for _, p := range parkings {
+			if err := t.park(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -135,31 +137,53 @@ func (t *termOf) forgetEmpty(ctx context.Context, tx *transaction, parkings map[
 }
 
 // Unpark implements [ordering.Term].
-func (t *term) Unpark(ctx context.Context, id string, fences ordering.Fences) error {
+func (t *term) Unpark(ctx context.Context, ids []string, fences ordering.Fences) error {
 	return t.write(ctx, "unpark", func(ctx context.Context, tx *transaction) error {
-		if err := t.store.backend.lockParking(ctx, tx, t.termOf, id, fences); err != nil {
+		if err := t.store.backend.lockParkings(ctx, tx, t.termOf, ids, fences); err != nil {
 			return err
 		}
-		missing := ""
-		err := each(ctx, tx, func(scan func(...any) error) error {
-			var stream string
-			if err := scan(&stream); err != nil {
+		for _, id := range ids {
+			if err := t.unpark(ctx, tx, id, fences); err != nil {
 				return err
 			}
-			key, err := lockkeys.Parse(stream)
-			if _, has := fences[key]; err == nil && !has {
-				missing = stream
-			}
-			return err
-		}, `SELECT stream FROM ordering_streams WHERE consumer = $1 AND parking = $2 AND parking <> ''`, t.consumer, id)
-		if err == nil && missing != "" {
-			err = t.fenced(ctx, tx, missing, 0)
 		}
-		if err != nil {
-			return err
-		}
-		return t.unpark(ctx, tx, id)
+		return nil
 	})
+}
+
+// unpark opens the streams of a parking, and forgets it.
+func (t *termOf) unpark(ctx context.Context, tx *transaction, id string, fences ordering.Fences) error {
+	if id == "" {
+		return nil
+	}
+	missing := ""
+	err := each(ctx, tx, func(scan func(...any) error) error {
+		var stream string
+		if err := scan(&stream); err != nil {
+			return err
+		}
+		key, err := lockkeys.Parse(stream)
+		if _, has := fences[key]; err == nil && !has {
+			missing = stream
+		}
+		return err
+	}, `SELECT stream FROM ordering_streams WHERE consumer = $1 AND parking = $2 AND parking <> ''`, t.consumer, id)
+	if err == nil && missing != "" {
+		err = t.fenced(ctx, tx, missing, 0)
+	}
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		openStreams,
+		`DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2`,
+		`DELETE FROM ordering_parkings WHERE consumer = $1 AND id = $2`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, t.consumer, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closedBy, completed by a condition and a bracket, is the condition that a stream
@@ -173,22 +197,6 @@ const (
 	openStreams   = `UPDATE ordering_streams SET parking = '', closed_at = 0, bound = '' WHERE consumer = $1` + closedBy + ` = $2)`
 	closedStreams = `SELECT parking, stream, closed_at, bound, held FROM ordering_streams WHERE consumer = $1` + closedBy
 )
-
-func (t *termOf) unpark(ctx context.Context, tx *transaction, id string) error {
-	if id == "" {
-		return nil
-	}
-	for _, statement := range []string{
-		openStreams,
-		`DELETE FROM ordering_parked_events WHERE consumer = $1 AND parking = $2`,
-		`DELETE FROM ordering_parkings WHERE consumer = $1 AND id = $2`,
-	} {
-		if _, err := tx.ExecContext(ctx, statement, t.consumer, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // manyParkings is the number of wanted parkings from which on all are read to
 // find them.

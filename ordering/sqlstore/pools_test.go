@@ -99,7 +99,7 @@ func TestTheStoreDoesNotWaitForHandlers(t *testing.T) {
 		}
 		e := &ordering.Event{ID: "a-1", Positions: at("a", 1)}
 		require.NoError(t, in(t, store).Hold(t.Context(), []*ordering.Event{e}, fences))
-		require.NoError(t, in(t, store).Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}, fences))
+		require.NoError(t, in(t, store).Park(t.Context(), []ordering.Parking{{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}}, fences))
 		parked, err := in(t, store).Parked(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, parked, 1)
@@ -107,7 +107,7 @@ func TestTheStoreDoesNotWaitForHandlers(t *testing.T) {
 		require.NoError(t, err)
 		_, err = in(t, store).Look(t.Context(), at("a", 1))
 		require.NoError(t, err)
-		require.NoError(t, in(t, store).Unpark(t.Context(), "p", fences))
+		require.NoError(t, in(t, store).Unpark(t.Context(), []string{"p"}, fences))
 		close(leave)
 		wait.Wait()
 	})

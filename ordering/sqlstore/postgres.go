@@ -254,12 +254,12 @@ func (b *postgres) lock(ctx context.Context, tx *transaction, t termOf, streams 
 	return all, nil
 }
 
-func (b *postgres) lockParking(ctx context.Context, tx *transaction, t termOf, parking string, fences ordering.Fences) error {
+func (b *postgres) lockParkings(ctx context.Context, tx *transaction, t termOf, parkings []string, fences ordering.Fences) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('ordering_parkings', $1))`, t.consumer); err != nil {
 		return err
 	}
 	return b.compare(ctx, tx, t, fences, `SELECT stream, fence FROM ordering_streams
-		WHERE consumer = $2 AND (stream = ANY($1) OR parking = $3 AND parking <> '') ORDER BY stream FOR UPDATE`, parking)
+		WHERE consumer = $2 AND (stream = ANY($1) OR parking = ANY($3) AND parking <> '') ORDER BY stream FOR UPDATE`, parkings)
 }
 
 // check implements backend.

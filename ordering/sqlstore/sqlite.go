@@ -186,8 +186,8 @@ func (b *sqlite) lock(ctx context.Context, tx *transaction, t termOf, streams []
 	return rows, nil
 }
 
-// lockParking implements backend: likewise.
-func (b *sqlite) lockParking(ctx context.Context, tx *transaction, t termOf, _ string, fences ordering.Fences) error {
+// lockParkings implements backend: likewise.
+func (b *sqlite) lockParkings(ctx context.Context, tx *transaction, t termOf, _ []string, fences ordering.Fences) error {
 	return b.check(ctx, tx, t, fences)
 }
 

@@ -65,12 +65,14 @@ type backend interface {
 	// and keeps their streams from being taken over before the end of the
 	// transaction.
 	check(ctx context.Context, tx *transaction, t termOf, fences ordering.Fences) error
-	// lockParking is check that also locks the parking and its streams: no
+	// lockParkings is check that also locks the parkings and their streams: no
 	// other transaction parks or resumes until the end of this one.
-	lockParking(ctx context.Context, tx *transaction, t termOf, parking string, fences ordering.Fences) error
+	lockParkings(ctx context.Context, tx *transaction, t termOf, parkings []string, fences ordering.Fences) error
 	// look calls use for each of the positions, in any order, with the columns
 	// of lookUp, all from one snapshot. It fails if the term has ended.
 	look(ctx context.Context, t termOf, positions []ordering.Position, use scanner) error
+	// heldPage returns the query for a page of held events.
+	heldPage() string
 	// lookCommands calls use for each known ID, in any order, with the ID and
 	// commandColumns, all from one snapshot. It fails if the term has ended.
 	lookCommands(ctx context.Context, t termOf, ids []string, use scanner) error

@@ -51,8 +51,8 @@ func TestWhatTheOneBeforeSees(t *testing.T) {
 			"Commit": first.Commit(t.Context(), lost.Record()),
 			"Skip":   in(t, first).Skip(t.Context(), ordering.Skipped{Stream: key, From: 1, To: 1, Fence: fences[key], Time: time.Now()}),
 			"Hold":   in(t, first).Hold(t.Context(), []*ordering.Event{lost.Event}, fences),
-			"Park":   in(t, first).Park(t.Context(), ordering.Parking{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}, fences),
-			"Unpark": in(t, first).Unpark(t.Context(), "p", fences),
+			"Park":   in(t, first).Park(t.Context(), []ordering.Parking{{ID: "p", Reason: ordering.Gap, Streams: []ordering.ParkedStream{{Stream: key, Number: 1}}, Since: time.Now()}}, fences),
+			"Unpark": in(t, first).Unpark(t.Context(), []string{"p"}, fences),
 		}
 		for name, err := range refused {
 			require.ErrorIs(t, err, ordering.ErrFenced, name)

@@ -39,6 +39,7 @@ type answer struct {
 	maxEvents int
 	maxBytes  int64
 	version   int
+	size      int64 // of the events
 	replay.Answer
 }
 
@@ -51,7 +52,9 @@ func (a answer) decode(text io.Reader) (replay.Answer, error) {
 				err = checkVersion(a.version)
 			}
 		case "events":
-			err = d.Array(a.events(d))
+			err = d.Array(a.events(d, &a.Events))
+		case "before":
+			err = d.Array(a.events(d, &a.Before))
 		case "no_such":
 			err = d.Array(a.ranges(d))
 		default:
@@ -71,11 +74,11 @@ func (a answer) decode(text io.Reader) (replay.Answer, error) {
 	return a.Answer, err
 }
 
-func (a *answer) events(d *strictjson.Decoder) func(i int) error {
-	var size int64
+// events reads events into a list of the answer. The bounds are for all its lists.
+func (a *answer) events(d *strictjson.Decoder, list *[]*ordering.Event) func(i int) error {
 	most := 2*a.maxBytes + 512*int64(a.maxEvents)
 	return func(i int) error {
-		if i == a.maxEvents {
+		if len(a.Events)+len(a.Before) == a.maxEvents {
 			return fmt.Errorf("%w: more than %d events", ErrTooLarge, a.maxEvents)
 		}
 		var e *ordering.Event
@@ -85,10 +88,10 @@ func (a *answer) events(d *strictjson.Decoder) func(i int) error {
 		if e == nil {
 			return fmt.Errorf("event %d is null", i+1)
 		}
-		if size += e.Size(); size > most {
+		if a.size += e.Size(); a.size > most {
 			return fmt.Errorf("%w: %d events take more than %d bytes, with a MaxBytes of %d", ErrTooLarge, i+1, most, a.maxBytes)
 		}
-		a.Events = append(a.Events, e)
+		*list = append(*list, e)
 		return nil
 	}
 }

@@ -4,8 +4,8 @@
 //
 // # Protocol, version 1
 //
-// A request is a GET with the parameters below, each exactly once but for epoch,
-// which is there unless it is 0, and no others. It changes nothing and may be
+// A request is a GET with the parameters below, each exactly once but for epoch and
+// before, which are there unless they are 0, and no others. It changes nothing and may be
 // repeated.
 //
 //	version  1
@@ -13,15 +13,18 @@
 //	epoch    the epoch of the numbers, from 1 to 65535
 //	from     the first number asked for, at least 1
 //	to       the last number, at least from
+//	before   how many other events are welcome that those wait for, from 1 to 65535
 //
 // The answer has the status 200, the type application/json and this body, with
 // events as package ordering writes them in JSON:
 //
 //	{"version": 1,
 //	 "events":  [{"id": "…", "positions": [{"stream": "client/42", "number": 5}], …}, …],
+//	 "before":  [{"id": "…", "positions": [{"stream": "client/41", "number": 3}], …}, …],
 //	 "no_such": [{"stream": "client/42", "from": 6, "to": 7}]}
 //
-// where a position, and a range, has its "epoch" unless that is 0.
+// where a position, and a range, has its "epoch" unless that is 0, and before is there
+// only if the request has it; see [replay.Answer].Before.
 //
 // The JSON must be unambiguous: names of fields are in lower case, no name occurs
 // twice in an object, and all text is UTF-8, with escaped surrogates in pairs.

@@ -47,6 +47,7 @@ func FuzzParseQuery(f *testing.F) {
 	f.Add("version=2")
 	f.Add("from=1&stream=%2F&to=100000000000000&version=1")
 	f.Add("epoch=2&from=1&stream=%2F&to=2&version=1")
+	f.Add("before=7&epoch=2&from=1&stream=%2F&to=2&version=1")
 	f.Add("epoch=0&from=1&stream=%2F&to=2&version=1")
 	f.Add("epoch=65536&from=1&stream=%2F&to=2&version=1")
 	f.Add("from=1&stream=a%2525%2Fb%2500&to=3&version=1&")

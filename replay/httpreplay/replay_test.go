@@ -44,6 +44,50 @@ func TestEventsComeOver(t *testing.T) {
 	assert.Equal(t, asked, got)
 }
 
+// Events before those of the range come over as far as the server's bounds and the
+// request leave room, the last ones first.
+func TestEventsBefore(t *testing.T) {
+	log := logOf(2)
+	var before []*ordering.Event
+	for i := range uint64(4) {
+		before = append(before, &ordering.Event{ID: fmt.Sprint(i), Positions: []ordering.Position{{Stream: lockkeys.Must("x"), Number: i + 1}}})
+	}
+	notUTF8 := &ordering.Event{ID: "\xff", Positions: before[1].Positions}
+	for _, c := range []struct {
+		name            string
+		before          []*ordering.Event
+		asked, most     int // events in an answer
+		maxBytes, bring int
+	}{
+		{"none are welcome", before, 0, 10, 1000, 0},
+		{"all", before, 9, 10, 1000, 4},
+		{"as many as are welcome", before, 3, 10, 1000, 3},
+		{"more than can be asked for", before, 1 << 40, 10, 1000, 4},
+		{"as many as an answer may have", before, 9, 4, 1000, 2},
+		{"no room at all", before, 9, 2, 1000, 0},
+		{"as much as an answer may have", before, 9, 10, 300, 2},
+		{"one cannot be written", []*ordering.Event{before[0], notUTF8, before[2], before[3]}, 9, 10, 1000, 2},
+		{"one is missing", []*ordering.Event{before[0], nil, before[2], before[3]}, 9, 10, 1000, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := serve(t, httpreplay.ServerConfig{MaxEvents: c.most, MaxBytes: c.maxBytes, Source: replay.SourceFunc(
+				func(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
+					answer, err := log.Fetch(ctx, asked)
+					answer.Before = c.before
+					return answer, err
+				})})
+			answer, err := client(t, server, httpreplay.ClientConfig{}).Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2, Before: c.asked})
+			require.NoError(t, err)
+			assert.Len(t, answer.Events, 2)
+			if c.bring == 0 {
+				assert.Empty(t, answer.Before)
+			} else {
+				assert.Equal(t, before[4-c.bring:], answer.Before)
+			}
+		})
+	}
+}
+
 // A replayer gets a long range through a server with narrow bounds, whichever
 // of them it is that cuts the answers.
 func TestReplayInParts(t *testing.T) {

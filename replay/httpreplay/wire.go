@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -33,6 +34,9 @@ func query(r ordering.Range) string {
 	if r.Epoch != 0 {
 		values.Set("epoch", strconv.FormatUint(uint64(r.Epoch), 10))
 	}
+	if r.Before > 0 {
+		values.Set("before", strconv.Itoa(min(r.Before, math.MaxUint16)))
+	}
 	return values.Encode()
 }
 
@@ -57,16 +61,17 @@ func parseQuery(raw string) (r ordering.Range, err error) {
 			return r, fmt.Errorf("parameter %q is empty", name)
 		}
 	}
-	switch epoch := values["epoch"]; {
-	case len(values) == 4 && len(epoch) == 0:
-	case len(values) == 5 && len(epoch) == 1:
-		n, err := strconv.ParseUint(epoch[0], 10, 16)
-		if err != nil || epoch[0][0] == '0' {
-			return r, fmt.Errorf("parameter \"epoch\" is %.40q: give a number from 1 to 65535, or leave it out", epoch[0])
-		}
-		r.Epoch = uint16(n)
-	default:
-		return r, errors.New("parameters other than version, stream, from, to, and at most one epoch")
+	epoch, err := parseOption(values, "epoch")
+	if err != nil {
+		return r, err
+	}
+	before, err := parseOption(values, "before")
+	if err != nil {
+		return r, err
+	}
+	r.Epoch, r.Before = epoch, int(before)
+	if len(values) != 4+len(values["epoch"])+len(values["before"]) {
+		return r, errors.New("parameters other than version, stream, from, to, epoch and before")
 	}
 	if r.Stream, err = lockkeys.Parse(values.Get("stream")); err != nil {
 		return r, err
@@ -92,15 +97,30 @@ func parseNumber(values url.Values, name string) (uint64, error) {
 	return n, nil
 }
 
+// parseOption parses a parameter that is left out if it is 0.
+func parseOption(values url.Values, name string) (uint16, error) {
+	texts := values[name]
+	if len(texts) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(texts[0], 10, 16)
+	if err != nil || len(texts) > 1 || texts[0][0] == '0' {
+		return 0, fmt.Errorf("parameter %q is %.40q: give one number from 1 to 65535, or leave it out", name, texts)
+	}
+	return uint16(n), nil
+}
+
 type answerBody struct {
 	Version int             `json:"version"`
 	Events  json.RawMessage `json:"events"`
+	Before  json.RawMessage `json:"before,omitempty"`
 	NoSuch  json.RawMessage `json:"no_such"`
 }
 
 // encodeAnswer encodes an answer: as many events as the bounds allow, the lowest
-// first, and likewise the ranges that never existed. It fails if not even the
-// first event can be written, or an event was not requested.
+// first, likewise the ranges that never existed, and as many of the last events
+// before those as there is room for then. It fails if not even the first event can
+// be written, or an event was not requested.
 func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int) ([]byte, error) {
 	events, err := inOrder(a.Events, asked)
 	if err != nil {
@@ -126,12 +146,38 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 		}
 		list.Write(text)
 	}
+	before, err := encodeBefore(a.Before, min(maxEvents-len(events), asked.Before), maxBytes-list.Len())
+	if err != nil {
+		return nil, err
+	}
 	never := rangesInOrder(a.NoSuch, asked)
 	noSuch, err := json.Marshal(never[:min(len(never), maxEvents)])
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(answerBody{Version, fmt.Appendf(nil, "[%s]", list.Bytes()), noSuch})
+	return json.Marshal(answerBody{Version, fmt.Appendf(nil, "[%s]", list.Bytes()), before, noSuch})
+}
+
+// encodeBefore encodes as many of the last events as the bounds allow, and as can be
+// written.
+func encodeBefore(events []*ordering.Event, maxEvents, maxBytes int) (json.RawMessage, error) {
+	var texts []json.RawMessage
+	size := 0
+	for _, e := range slices.Backward(events) {
+		if e == nil || len(texts) >= maxEvents {
+			break
+		}
+		text, err := encodeEvent(e)
+		if size += len(text) + 1; err != nil || size > maxBytes {
+			break
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	slices.Reverse(texts)
+	return json.Marshal(texts)
 }
 
 // inOrder returns the events by number, if all were requested.

@@ -30,7 +30,8 @@
 //   - Independent: a stream whose events cannot be sent waits for its next
 //     attempt, or for an operator, while all others go on.
 //   - Kept: a sent event is kept for [Config.Retention], and can be asked for
-//     again with [Outbox.Fetch]. The last number of a stream is kept for ever.
+//     again with [Outbox.Fetch], many in one request also where each waits for one on
+//     another stream. The last number of a stream is kept for ever.
 //
 // # Events that cannot be sent
 //

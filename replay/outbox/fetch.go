@@ -13,6 +13,7 @@ import (
 // Bounds of one answer of Fetch. One event may exceed the second one.
 const (
 	maxFetch      = 256
+	maxBefore     = 1024
 	maxFetchBytes = 1 << 20
 )
 
@@ -20,7 +21,8 @@ var _ replay.Source = (*Outbox)(nil)
 
 // Fetch implements [replay.Source] for committed events, sent or not, parked or
 // not. An answer has the first existing events of the range, at most 256, and
-// stops once it has 1 MiB.
+// stops once it has 1 MiB. If events that these wait for are welcome, there are up to
+// 1024 of those too, the latest ones, within the same MiB.
 //
 // Since numbers have no holes, it answers only in two cases that numbers never
 // existed: those given up with [Outbox.Skip] or [Outbox.Drop], and those behind
@@ -73,7 +75,11 @@ func (o *Outbox) Fetch(ctx context.Context, asked ordering.Range) (replay.Answer
 // answer returns the events and skipped numbers of a range, and the error of the
 // first event that cannot be read.
 func (o *Outbox) answer(ctx context.Context, asked ordering.Range) (a replay.Answer, unreadable, err error) {
-	a.Events, unreadable, err = o.events(ctx, asked)
+	var bytes int
+	a.Events, bytes, unreadable, err = o.events(ctx, asked)
+	if err == nil && unreadable == nil && len(a.Events) > 0 && asked.Before > 0 {
+		a.Before, err = o.before(ctx, asked, a.Events, maxFetchBytes-bytes)
+	}
 	if err != nil {
 		return a, nil, err
 	}
@@ -106,9 +112,9 @@ func (o *Outbox) skipped(ctx context.Context, asked ordering.Range) (ranges []or
 	return ranges, found.Err()
 }
 
-// events returns the first existing events of a range that were not given up, and
-// the first error of one that cannot be read.
-func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*ordering.Event, unreadable, err error) {
+// events returns the first existing events of a range that were not given up, how
+// many bytes they have, and the first error of one that cannot be read.
+func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*ordering.Event, bytes int, unreadable, err error) {
 	from, to := asked.Places()
 	found, err := o.db.QueryContext(ctx, `WITH few (number, id, bytes) AS (
 			SELECT p.number, e.id, sum(e.size) OVER (ORDER BY p.number) - e.size
@@ -120,15 +126,16 @@ func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*or
 		SELECT e.id, e.body FROM few f JOIN outbox_events e ON e.id = f.id
 		WHERE f.bytes < $5 ORDER BY f.number`, asked.Stream.String(), int64(from), int64(to), maxFetch, maxFetchBytes)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	defer found.Close()
 	for found.Next() {
 		var id int64
 		var body string
 		if err := found.Scan(&id, &body); err != nil {
-			return nil, nil, err
+			return nil, 0, nil, err
 		}
+		bytes += len(body)
 		e, err := decode(id, body)
 		switch {
 		case err == nil:
@@ -137,5 +144,60 @@ func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*or
 			unreadable = err
 		}
 	}
-	return events, unreadable, found.Err()
+	return events, bytes, unreadable, found.Err()
+}
+
+// before returns the latest events that the given ones, of the range, wait for on
+// other streams, directly or not, in the order of their rows: as many as are welcome,
+// with up to so many bytes. The rows of a stream are in the order of its numbers, since
+// the next number is given only after the transaction with the one before has ended.
+// So each event has one behind it that waits for it.
+func (o *Outbox) before(ctx context.Context, asked ordering.Range, events []*ordering.Event, bytes int) (before []*ordering.Event, err error) {
+	from, _ := asked.Places()
+	last, _ := events[len(events)-1].On(asked.Stream)
+	found, err := o.db.QueryContext(ctx, `WITH RECURSIVE start (id) AS (
+			SELECT p.event FROM outbox_positions p WHERE p.stream = $1 AND p.number >= $2 AND p.number <= $3
+				AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = p.stream AND s.number = p.number)
+		), back (id) AS (
+			SELECT id FROM start
+			UNION
+			SELECT p.event FROM back b `+oneBefore(o.dialect)+`
+			WHERE p.stream <> $1 AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = p.stream AND s.number = p.number)
+		), few (id, bytes) AS (
+			SELECT e.id, sum(e.size) OVER (ORDER BY e.id DESC)
+			FROM (SELECT id FROM back LIMIT $4) b JOIN outbox_events e ON e.id = b.id
+			WHERE e.id NOT IN (SELECT id FROM start)
+		)
+		SELECT e.id, e.body FROM few f JOIN outbox_events e ON e.id = f.id WHERE f.bytes <= $5 ORDER BY e.id`,
+		asked.Stream.String(), int64(from), int64(last.Place()), len(events)+min(asked.Before, maxBefore), bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var id int64
+		var body string
+		if err := found.Scan(&id, &body); err != nil {
+			return nil, err
+		}
+		if e, err := decode(id, body); err == nil {
+			before = append(before, e)
+		} else {
+			before = nil // only this one may wait for those before it
+		}
+	}
+	return before, found.Err()
+}
+
+// oneBefore joins the rows b of events with the positions p before theirs. PostgreSQL
+// expects more of them than there are, and would read the whole table for each step of
+// the recursion, if it were free to choose.
+func oneBefore(d Dialect) string {
+	if d == SQLite {
+		return `JOIN outbox_positions mine ON mine.event = b.id
+			JOIN outbox_positions p ON p.stream = mine.stream AND p.number = mine.number - 1`
+	}
+	return `CROSS JOIN LATERAL (SELECT stream, number FROM outbox_positions WHERE event = b.id OFFSET 0) mine
+			CROSS JOIN LATERAL (SELECT * FROM outbox_positions
+				WHERE stream = mine.stream AND number = mine.number - 1 OFFSET 0) p`
 }

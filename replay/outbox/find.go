@@ -260,35 +260,3 @@ func decode(id int64, body string) (*ordering.Event, error) {
 	}
 	return e, nil
 }
-
-// mark marks confirmed events as sent.
-func (l *leader) mark(ctx context.Context) error {
-	if len(l.confirmed) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	if err := l.markSent(ctx); err != nil {
-		return fmt.Errorf("outbox: mark events as sent: %w", err)
-	}
-	clear(l.confirmed)
-	l.confirmed = l.confirmed[:0]
-	return nil
-}
-
-func (l *leader) markSent(ctx context.Context) error {
-	tx, err := l.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
-	ids := "(" + repeat(l.box.dialect, len(l.confirmed), "?") + ")"
-	if _, err := tx.ExecContext(ctx, `UPDATE outbox_positions SET sent = TRUE WHERE event IN `+ids, l.confirmed...); err != nil {
-		return err
-	}
-	sent := fmt.Sprintf(`UPDATE outbox_events SET sent = %d WHERE id IN `, time.Now().UnixMicro())
-	if _, err := tx.ExecContext(ctx, sent+ids, l.confirmed...); err != nil {
-		return err
-	}
-	return tx.Commit()
-}

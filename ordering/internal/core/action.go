@@ -30,8 +30,13 @@ type (
 	Notify struct{ Notice }
 	// Stop: the machine has stopped, for the reason given.
 	Stop struct{ Err error }
-	// Replay: request missing numbers from the source. Answered by Replayed.
-	Replay struct{ Range }
+	// Replay: request missing numbers from the source, and up to so many events
+	// that theirs wait for. Link counts the replays before it, each for what an
+	// event waits for that the one before has brought. Answered by Replayed.
+	Replay struct {
+		Range
+		Link, Before int
+	}
 )
 
 // Actions of the store's reading lane.
@@ -50,25 +55,21 @@ type (
 	// held event gets an error of its own in the answer, HoldDone, and the
 	// others are held.
 	Hold struct{ Events []*Event }
-	// Park: write the parking, with those of its streams that have changed, one
-	// at least; those that the store has in it already stay. It takes over the
-	// streams of parkings that have become part of it. Answered by ParkDone.
+	// Park: write parkings, in order and all in one transaction, each with those
+	// of its streams that have changed, one at least; those that the store has in
+	// it already stay. Each takes over the streams of parkings that have become
+	// part of it. Answered by ParkDone.
 	Park struct {
-		ParkingState
-		All    int  // how many streams it has
-		Log    bool // it is new, or has twice as many streams as when this was set last
-		Fences map[lockkeys.Key]int64
-
-		parking *parking
-		ids     int // len(parking.ids) at that time
+		Parkings []ParkingChange
+		Fences   map[lockkeys.Key]int64
 	}
-	// Unpark: delete the parkings; their held events stay. Answered by
-	// UnparkDone.
+	// Unpark: delete the parkings, all in one transaction; their held events
+	// stay. Answered by UnparkDone.
 	Unpark struct {
 		IDs    []string
 		Fences map[lockkeys.Key]int64
 
-		parking *parking
+		parkings []*parking
 	}
 	// ReadHeld: read held events of a stream. It is in the writing lane so that
 	// it sees all events held before. Answered by HeldRead.
@@ -139,6 +140,16 @@ func (*Skip) action()     {}
 func (*GiveUp) action()   {}
 func (*Forget) action()   {}
 func (Decided) action()   {}
+
+// ParkingChange is a parking of a [Park].
+type ParkingChange struct {
+	ParkingState
+	All int  // how many streams it has
+	Log bool // it is new, or has twice as many streams as when this was set last
+
+	parking *parking
+	ids     int // len(parking.ids) at that time
+}
 
 // Notice is an unusual occurrence on a stream.
 type Notice struct {

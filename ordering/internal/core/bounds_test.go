@@ -54,19 +54,53 @@ func TestReadsAndWritesAreBounded(t *testing.T) {
 	arrive(s, "a", "s=1")
 	s.do("fail", []string{"a"})
 	off(s)
-	for i := range holdChunk + 5 {
+	for i := range writeChunk + 5 {
 		arrive(s, fmt.Sprint("b", i), fmt.Sprint("s=", i+2), "size=1")
 	}
 	for i := range 5 {
-		arrive(s, fmt.Sprint("c", i), fmt.Sprint("s=", i+1000), fmt.Sprint("size=", holdBytes/2))
+		arrive(s, fmt.Sprint("c", i), fmt.Sprint("s=", i+1000), fmt.Sprint("size=", writeBytes/2))
 	}
-	arrive(s, "d", "s=2000", fmt.Sprint("size=", holdBytes+1))
+	arrive(s, "d", "s=2000", fmt.Sprint("size=", writeBytes+1))
 	var holds []int
 	for len(s.h.writes) > 0 {
 		holds = append(holds, len(s.h.writes[0].(*Hold).Events))
 		next(s)
 	}
-	require.Equal(t, []int{1, holdChunk, 5, 2, 2, 1}, holds)
+	require.Equal(t, []int{1, writeChunk, 5, 2, 2, 1}, holds)
+
+	s = begin()
+	for i := range writeChunk + 6 {
+		arrive(s, fmt.Sprint("a", i), fmt.Sprintf("s%d=1", i), "size=1")
+	}
+	for i := range 3 {
+		arrive(s, fmt.Sprint("b", i), fmt.Sprintf("t%d=1", i), fmt.Sprint("size=", writeBytes/2))
+	}
+	var wide []string
+	for i := range writeStreams - 1 {
+		wide = append(wide, fmt.Sprintf("u%d=1", i))
+	}
+	arrive(s, "c", wide...)
+	arrive(s, "d", "v=1", "w=1")
+	arrive(s, "e", "x=1")
+	off(s)
+	fail := func(name string) { s.do("fail", []string{name}) }
+	for i := range writeChunk + 6 {
+		fail(fmt.Sprint("a", i))
+	}
+	for i := range 3 {
+		fail(fmt.Sprint("b", i))
+	}
+	for _, name := range []string{"c", "d", "e"} {
+		fail(name)
+	}
+	var parks []int
+	for len(s.h.writes) > 0 {
+		if park, ok := s.h.writes[0].(*Park); ok {
+			parks = append(parks, len(park.Parkings))
+		}
+		next(s)
+	}
+	require.Equal(t, []int{1, writeChunk, 5 + 2, 1 + 1, 2}, parks)
 }
 
 func TestLimitEarly(t *testing.T) {

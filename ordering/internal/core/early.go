@@ -12,7 +12,9 @@ import (
 func (m *Machine) wait(e *Event) {
 	full := !e.Held && m.isFull(e)
 	e.arrived = m.now()
-	e.asked = e.isAskedFor()
+	if e.Link == 0 && e.isAskedFor() {
+		e.Link = 1
+	}
 	m.enterEarly(e)
 	if full {
 		m.overflow(e)
@@ -27,7 +29,7 @@ func (m *Machine) LimitEarly(n int) {
 }
 
 // isAskedFor reports whether a replay is under way for one of the event's streams,
-// which is presumably what has brought it.
+// which is presumably what has brought it, by way of the store for example.
 func (e *Event) isAskedFor() bool {
 	for i := range e.Slots {
 		if e.Slots[i].stream.replaying {

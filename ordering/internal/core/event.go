@@ -17,6 +17,7 @@ type Event struct {
 	Size  int64  // in bytes, while it waits for the store
 	Cost  int64  // in bytes, while it waits in memory for earlier events
 	Held  bool   // the store has a copy: it came from a [HeldRead]
+	Link  int    // of a [Replay] that has brought it, and one more; else 0
 
 	// Result and Err are its outcome: the caller sets them before [Ended], and
 	// the machine before a Tell.
@@ -28,7 +29,6 @@ type Event struct {
 
 	state   EventState
 	arrived time.Time
-	asked   bool      // it came during a replay of one of its streams
 	fedBy   []*stream // streams whose feeding waits until it is over
 	fills   *parking  // to resume once this is held: this is the missing event, or nothing is missing before it
 	fewSlot [2]Slot   // room for the slots of most events

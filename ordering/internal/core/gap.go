@@ -17,6 +17,7 @@ type gap struct {
 	from   uint64
 	to     uint64    // as far as known when the gap was opened
 	grace  time.Time // the end of the grace time, before which the policy does not apply
+	link   int       // that of the first event after it
 }
 
 // gapState says what is being done about a gap. From every state the gap ends
@@ -71,10 +72,10 @@ var (
 // openGap starts the grace time for the next number of a stream. It counts from
 // the arrival of the first event after the gap. If no event waits, the stream
 // is parked for the gap: its grace time was over before, so the replay starts
-// with the next tick. If the first event after the gap was itself asked for, the
-// missing ones are too, at once: they are older than it, and with a chain of events
-// that each wait for one before, there would be a grace time for each. The policy
-// applies no sooner.
+// with the next tick. If a replay has brought the first event after the gap, the
+// missing ones are asked for too, at once: they are older than it, and with a chain
+// of events that each wait for one before, there would be a grace time for each. The
+// policy applies no sooner.
 func (m *Machine) openGap(st *stream) {
 	if st.gap != nil {
 		return
@@ -83,11 +84,11 @@ func (m *Machine) openGap(st *stream) {
 	st.gap = g
 	g.grace = m.now()
 	if first, _ := st.firstEarly(); first != nil {
-		g.grace = first.arrived.Add(m.cfg.GapTimeout)
+		g.grace, g.link = first.arrived.Add(m.cfg.GapTimeout), first.Link
 	}
 	m.timers.set(g.grace, g)
 	m.notify(Notice{Kind: GapOpened, Range: Range{st.key, g.from, g.to}})
-	if first, _ := st.firstEarly(); first != nil && first.asked {
+	if g.link > 0 {
 		m.ask(g)
 	}
 }
@@ -150,7 +151,30 @@ func (m *Machine) startReplay(g *gap) {
 	m.replays++
 	r := Range{g.stream.key, g.from, m.missingTo(g.stream)}
 	m.notify(Notice{Kind: ReplayAsked, Range: r})
-	m.do(Replay{r})
+	m.do(Replay{Range: r, Link: g.link, Before: m.before(g.link, r.To-r.From+1)})
+}
+
+// Of a chain of events that each wait for one before, on another stream each time,
+// a replay can ask only for the first one that is missing. So it asks for some of
+// those before that one as well: from the second link of the chain on linkGrowth
+// times as many with each, up to mostBefore, so that few are brought in vain where it
+// is short.
+const (
+	linkGrowth = 4
+	mostBefore = 1024
+	perBefore  = 4 << 10 // bytes that are reckoned for each
+)
+
+// before returns how many events a replay of width numbers asks for besides. Its
+// own numbers count, and all replays under way share what room there is for events
+// that wait in memory.
+func (m *Machine) before(link int, width uint64) int {
+	most := 1
+	for ; link > 1 && most < mostBefore; link-- {
+		most *= linkGrowth
+	}
+	room := min(int64(m.cfg.MaxEarlyTotal-m.early), (m.cfg.MaxEarlyBytes-m.earlyBytes)/perBefore) / int64(m.replays)
+	return int(max(0, min(int64(most), room)-int64(min(width, mostBefore))))
 }
 
 // nextReplays starts replays of gaps in the machine's list that are still open.

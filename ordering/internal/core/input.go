@@ -159,6 +159,7 @@ type Closed struct {
 type Fault struct {
 	Owner any // for the caller
 	Slots []Slot
+	Size  int64 // in bytes; 0 if it was read from the store, which holds the event
 }
 
 // Range is a range of numbers on a stream, both ends included.

@@ -146,7 +146,7 @@ func (m *Machine) newParking(reason Reason, cause error) *parking {
 // park closes the streams of a failed event, from its numbers on.
 func (m *Machine) park(e *Event, cause error) {
 	p := m.newParking(Failure, cause)
-	p.faults = append(p.faults, m.cfg.Host.FaultOf(e))
+	p.faults = append(p.faults, m.faultOf(e))
 	for i := range e.Slots {
 		p = m.shut(e.Slots[i].stream, e.Slots[i].Number, 0, p, "")
 	}
@@ -296,15 +296,18 @@ func (m *Machine) finish(p *parking) (streams []*stream) {
 	return streams
 }
 
-// fences returns the fencing tokens of streams.
-func (m *Machine) fences(streams []lockkeys.Key) map[lockkeys.Key]int64 {
-	fences := map[lockkeys.Key]int64{}
-	for _, key := range streams {
-		if st := m.streams[key]; st != nil {
-			fences[key] = st.fence
-		}
+// addFence adds the fencing token of a stream to others.
+func (m *Machine) addFence(fences map[lockkeys.Key]int64, key lockkeys.Key) {
+	if st := m.streams[key]; st != nil {
+		fences[key] = st.fence
 	}
-	return fences
+}
+
+// faultOf returns the record of a failed event for its parking.
+func (m *Machine) faultOf(e *Event) Fault {
+	f := m.cfg.Host.FaultOf(e)
+	f.Size = e.Size
+	return f
 }
 
 // isDone reports whether all numbers of a failed event are known to be done.
@@ -339,7 +342,7 @@ func (m *Machine) reject(e *Event, cause error) {
 		return
 	}
 	p := m.newParking(Contradiction, cause)
-	p.faults = append(p.faults, m.cfg.Host.FaultOf(e))
+	p.faults = append(p.faults, m.faultOf(e))
 	for _, s := range free {
 		p = m.shut(s.stream, s.Number, 0, p, "")
 	}

@@ -30,7 +30,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios give into th
 //	                     begins with an empty store; the grace time is 2s
 //	arrive NAME [S=N...] brings an event with number N on stream S, "E.N" for one of
 //	                     epoch E, "N!" if that is the last; without numbers it is a
-//	                     command with that ID; size=N gives it so many bytes
+//	                     command with that ID; size=N gives it so many bytes,
+//	                     link=N says that a replay has brought it, as the N-th of a chain
 //	twin NAME OF         brings another event with the same numbers, or ID
 //	end NAME             the event has run: its commit is durable
 //	fail|unfinished|recalled|giveup|duplicate NAME
@@ -159,6 +160,29 @@ func (s *story) restart() {
 	s.answer()
 }
 
+// parked takes note of a parking.
+func (s *story) parked(p ParkingState) {
+	line := "park"
+	for _, c := range copyOf(p).Streams {
+		line += " " + span(Range{c.Key, c.Number, c.Number})
+		if c.By != "" {
+			for name, m := range s.names {
+				if m.String() == c.By {
+					line += "(" + name + ")"
+				}
+			}
+		}
+	}
+	line += [...]string{"", ", a failure of", ", a gap", ", waiting", ", a contradiction of"}[p.Reason]
+	for _, f := range p.Faults {
+		line += " " + s.nameOf(f.Owner.(*message))
+	}
+	if len(p.Faults) == 0 {
+		line += " " + span(p.Gap)
+	}
+	s.say("%s", line)
+}
+
 // told takes note of an action.
 func (s *story) told(a Action) {
 	switch a := a.(type) {
@@ -183,7 +207,7 @@ func (s *story) told(a Action) {
 	case Stop:
 		s.say("stop%s", because(a.Err))
 	case Replay:
-		s.say("replay %s", span(a.Range))
+		s.say("replay %s%s", span(a.Range), before(a.Before))
 	case Decided:
 		s.say("decided%s", because(a.Err))
 	case *Load:
@@ -193,25 +217,9 @@ func (s *story) told(a Action) {
 	case *Hold:
 		s.say("hold%s", s.namesOf(a.Events))
 	case *Park:
-		line := "park"
-		for _, c := range copyOf(a.ParkingState).Streams {
-			line += " " + span(Range{c.Key, c.Number, c.Number})
-			if c.By != "" {
-				for name, m := range s.names {
-					if m.String() == c.By {
-						line += "(" + name + ")"
-					}
-				}
-			}
+		for _, c := range a.Parkings {
+			s.parked(c.ParkingState)
 		}
-		line += [...]string{"", ", a failure of", ", a gap", ", waiting", ", a contradiction of"}[a.Reason]
-		for _, f := range a.Faults {
-			line += " " + s.nameOf(f.Owner.(*message))
-		}
-		if len(a.Faults) == 0 {
-			line += " " + span(a.Gap)
-		}
-		s.say("%s", line)
 	case *Unpark:
 		s.say("unpark")
 	case *ReadHeld:
@@ -249,6 +257,13 @@ func (s *story) say(format string, args ...any) {
 
 func result(r Result) string {
 	return [...]string{"", "applied", "duplicate", "given up", "held", "refused", "failed", "recalled", "unfinished"}[r]
+}
+
+func before(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d before", n)
 }
 
 func because(err error) string {
@@ -398,8 +413,16 @@ func (s *story) do(command string, args []string) {
 	case "restart":
 		s.restart()
 	case "arrive":
+		link := 0
+		args = slices.DeleteFunc(args, func(arg string) bool {
+			n, ok := strings.CutPrefix(arg, "link=")
+			if ok {
+				link, _ = strconv.Atoi(n)
+			}
+			return ok
+		})
 		e := s.h.event(s.message(args[0], args[1:]))
-		e.Owner.(*delivery).source = true
+		e.Owner.(*delivery).source, e.Link = true, link
 		s.step(Arrived{e})
 	case "prune":
 		s.w.store.prune()
@@ -466,7 +489,7 @@ func (s *story) do(command string, args []string) {
 		}
 	case "parked":
 		for _, p := range s.w.parkings() {
-			s.told(&Park{ParkingState: p})
+			s.parked(p)
 		}
 	default:
 		s.doRun(command, args)

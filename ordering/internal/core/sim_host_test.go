@@ -179,8 +179,9 @@ func (h *host) tellOn() bool {
 }
 
 // deliver has a source bring a message.
-func (h *host) deliver(m *message) {
+func (h *host) deliver(m *message, link int) {
 	e := h.event(m)
+	e.Link = link
 	d := e.Owner.(*delivery)
 	h.arrivals++
 	d.source, d.nth = true, h.arrivals
@@ -234,7 +235,7 @@ func (h *host) startReplay(a Replay) {
 	r := &replay{Replay: a, in: Replayed{Range: a.Range}}
 	w := h.w
 	known, never := w.plan.known(a.Range)
-	for _, m := range known {
+	for _, m := range append(w.plan.before(known, a.Before), known...) {
 		if !w.happens(w.replayMisses) {
 			r.bring = append(r.bring, m)
 		}
@@ -272,7 +273,7 @@ func (h *host) replayOn() bool {
 	}
 	m := r.bring[0]
 	r.bring = r.bring[1:]
-	h.deliver(m)
+	h.deliver(m, r.Link+1)
 	return true
 }
 
@@ -352,7 +353,7 @@ func (h *host) execute(a Action) (in Input, err error) {
 		}
 		in = HoldDone{a.Events, errs}
 	case *Park:
-		err = s.park(h.term, a.ParkingState, a.Fences)
+		err = s.parkAll(h.term, a)
 		in = ParkDone{a}
 	case *Unpark:
 		if n := len(a.IDs); n > 1 && h.w.happens(h.w.storeFailsAfter) { // they are deleted one by one

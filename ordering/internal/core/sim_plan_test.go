@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -288,6 +289,28 @@ func (p *plan) known(r Range) (messages []*message, never []Range) {
 		}
 	}
 	return messages, never
+}
+
+// before is what a source brings besides: up to so many messages that the given ones
+// wait for, directly or not.
+func (p *plan) before(messages []*message, most int) (list []*message) {
+	seen := map[*message]bool{}
+	for _, m := range messages {
+		seen[m] = true
+	}
+	for next := slices.Clone(messages); len(next) > 0; next = next[1:] {
+		for _, s := range next[0].slots {
+			for _, m := range p.at[s.key][s.number-1] {
+				if len(list) < most && !m.late && !seen[m] {
+					seen[m] = true
+					list = append(list, m)
+					next = append(next, m)
+				}
+			}
+		}
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // settings are the bounds of a machine for a simulation.

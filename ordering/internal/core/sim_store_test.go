@@ -376,10 +376,17 @@ func copyOf(p ParkingState) ParkingState {
 	return p
 }
 
-func (s *store) park(term int, p ParkingState, fences map[lockkeys.Key]int64) error {
-	if err := s.mayWrite(term, fences); err != nil {
+func (s *store) parkAll(term int, a *Park) error {
+	if err := s.mayWrite(term, a.Fences); err != nil {
 		return err
 	}
+	for _, c := range a.Parkings {
+		s.park(c.ParkingState, a.Fences)
+	}
+	return nil
+}
+
+func (s *store) park(p ParkingState, fences map[lockkeys.Key]int64) {
 	p = copyOf(p)
 	s.check.parks(p, fences)
 	for _, c := range s.parkings[p.ID].Streams { // which stay
@@ -408,7 +415,6 @@ func (s *store) park(term int, p ParkingState, fences map[lockkeys.Key]int64) er
 			}
 		}
 	}
-	return nil
 }
 
 func (s *store) unpark(term int, ids []string, fences map[lockkeys.Key]int64) error {

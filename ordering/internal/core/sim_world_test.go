@@ -275,14 +275,14 @@ func (w *world) bring(h *host) bool {
 		return false
 	}
 	if w.happens(w.doubles) {
-		h.deliver(w.plan.messages[w.rnd.IntN(len(w.plan.messages))])
+		h.deliver(w.plan.messages[w.rnd.IntN(len(w.plan.messages))], 0)
 		return true
 	}
 	i := w.rnd.IntN(min(len(w.todo), w.shuffle))
 	m := w.todo[i]
 	w.todo = slices.Delete(w.todo, i, i+1)
 	m.waiting = false
-	h.deliver(m)
+	h.deliver(m, 0)
 	return true
 }
 
@@ -538,7 +538,7 @@ func describe(x any) string {
 	case HoldDone:
 		return fmt.Sprintf("HoldDone%s %v", events(x.Events), x.Errs)
 	case ParkDone:
-		return "ParkDone " + x.ID
+		return describe(x.Park)
 	case UnparkDone:
 		return fmt.Sprintf("UnparkDone %v", x.IDs)
 	case HeldRead:
@@ -572,7 +572,11 @@ func describe(x any) string {
 	case *Hold:
 		return fmt.Sprintf("Hold%s", events(x.Events))
 	case *Park:
-		return fmt.Sprintf("Park %s", describe(x.ParkingState))
+		text := "Park"
+		for _, c := range x.Parkings {
+			text += " " + describe(c.ParkingState)
+		}
+		return text
 	case *Unpark:
 		return fmt.Sprintf("Unpark %v", x.IDs)
 	case *ReadHeld:

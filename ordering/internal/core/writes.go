@@ -19,10 +19,13 @@ type work struct {
 	feeds     []*stream   // the feeding of the first one may have begun
 }
 
-// Bounds of the events held in one transaction.
+// Bounds of what is written in one transaction: of the events held, or of the
+// parkings written or deleted. The streams and bytes of one event or parking may be
+// more.
 const (
-	holdChunk = 256
-	holdBytes = 4 << 20 // unless it is one event
+	writeChunk   = 256
+	writeStreams = 4096
+	writeBytes   = 4 << 20
 )
 
 // nextWrite starts the next action of the writing lane, unless one is under
@@ -33,11 +36,7 @@ func (m *Machine) nextWrite() {
 	for w.flying == nil {
 		switch {
 		case len(w.parkings) > 0:
-			p := w.parkings[0]
-			w.parkings = w.parkings[1:]
-			if p.state == changed {
-				m.writeParking(p)
-			}
+			m.writeParkings()
 		case len(w.holds) > 0:
 			m.write(&Hold{Events: w.nextHolds()})
 		case m.state != running:
@@ -90,8 +89,8 @@ func (m *Machine) dropWork() {
 
 func (w *work) nextHolds() []*Event {
 	size, n := int64(0), 0
-	for n < len(w.holds) && n < holdChunk {
-		if size += w.holds[n].Size; size > holdBytes && n > 0 {
+	for n < len(w.holds) && n < writeChunk {
+		if size += w.holds[n].Size; size > writeBytes && n > 0 {
 			break
 		}
 		n++
@@ -137,20 +136,46 @@ func hasGone(e *Event) {
 func (w *work) isFor(p *parking) bool {
 	switch a := w.flying.(type) {
 	case *Park:
-		if a.parking == p {
+		if slices.ContainsFunc(a.Parkings, func(c ParkingChange) bool { return c.parking == p }) {
 			return true
 		}
 	case *Unpark:
-		if a.parking == p {
+		if slices.Contains(a.parkings, p) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(w.decisions, func(d *Decision) bool { return d.parking.live() == p })
 }
 
-// writeParking writes what has changed of a parking to the store. Its cost is
+// writeParkings writes changed parkings to the store.
+func (m *Machine) writeParkings() {
+	w := &m.writes
+	a := &Park{Fences: map[lockkeys.Key]int64{}}
+	streams, bytes := 0, int64(0)
+	for len(w.parkings) > 0 && len(a.Parkings) < writeChunk && streams < writeStreams && bytes < writeBytes {
+		p := w.parkings[0]
+		w.parkings = w.parkings[1:]
+		if p.state != changed {
+			continue
+		}
+		c := m.takeChange(p)
+		streams += len(c.Streams)
+		for _, f := range c.Faults {
+			bytes += f.Size
+		}
+		for _, closed := range c.Streams {
+			m.addFence(a.Fences, closed.Key)
+		}
+		a.Parkings = append(a.Parkings, c)
+	}
+	if len(a.Parkings) > 0 {
+		m.write(a)
+	}
+}
+
+// takeChange returns what has changed of a parking, to be written. Its size is
 // linear in that, not in the streams that the store has in it already.
-func (m *Machine) writeParking(p *parking) {
+func (m *Machine) takeChange(p *parking) ParkingChange {
 	p.to(written)
 	p.faults = slices.DeleteFunc(p.faults, m.isDone) // else the store would hold done events again
 	log := len(p.streams) >= 2*p.told
@@ -161,7 +186,7 @@ func (m *Machine) writeParking(p *parking) {
 	p.changes = nil
 	slices.SortFunc(changes, lockkeys.Key.Compare)
 	changes = slices.Compact(changes)
-	m.write(&Park{Log: log, ParkingState: p.snapshot(changes), All: len(p.streams), Fences: m.fences(changes), parking: p, ids: len(p.ids)})
+	return ParkingChange{ParkingState: p.snapshot(changes), All: len(p.streams), Log: log, parking: p, ids: len(p.ids)}
 }
 
 // parkDone drops the other IDs that a parking had when it was written: the
@@ -169,12 +194,14 @@ func (m *Machine) writeParking(p *parking) {
 // during the write are kept.
 func (m *Machine) parkDone(a *Park) {
 	m.writes.flying = nil
-	p := a.parking
-	if p.state == finished {
-		return
+	for _, c := range a.Parkings {
+		p := c.parking
+		if p.state == finished {
+			continue
+		}
+		later := p.ids[c.ids:]
+		p.ids = append([]string{p.id}, slices.DeleteFunc(slices.Clone(later), func(id string) bool { return id == p.id })...)
 	}
-	later := p.ids[a.ids:]
-	p.ids = append([]string{p.id}, slices.DeleteFunc(slices.Clone(later), func(id string) bool { return id == p.id })...)
 }
 
 // forget deletes the store's copy of an event that will not run: it was done,

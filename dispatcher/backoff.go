@@ -68,5 +68,9 @@ func (b Backoff) Validate() error {
 // b must be valid and have its defaults.
 func (b Backoff) Wait(failed int) time.Duration {
 	wait := min(float64(b.Max), float64(b.Initial)*math.Pow(b.Multiplier, float64(failed-1)))
-	return time.Duration(wait * (1 + b.Jitter*(2*rand.Float64()-1)))
+	wait *= 1 + b.Jitter*(2*rand.Float64()-1)
+	if wait >= math.MaxInt64 { // as a float64 it is more than a duration can be
+		return math.MaxInt64
+	}
+	return time.Duration(wait)
 }

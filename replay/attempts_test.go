@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -157,12 +158,38 @@ func TestRetryAfter(t *testing.T) {
 		r, start := replayer(t, replay.Config{Sources: of(source), Attempts: 3, MaxWait: time.Minute}), time.Now()
 		_, err := r.Replay(t.Context(), rangeOf(1, 3), (&inbox{}).deliver)
 		require.ErrorIs(t, err, errOut)
-		assert.InDelta(t, 120, time.Since(start).Seconds(), 1)
+		assert.InDelta(t, 180, time.Since(start).Seconds(), 1)
 		assert.Len(t, source.asked(), 1)
 		_, err = r.Replay(t.Context(), rangeOf(9, 9), (&inbox{}).deliver)
 		require.ErrorIs(t, err, replay.ErrResting)
 		assert.ErrorIs(t, err, errOut)
 		assert.Len(t, source.asked(), 1)
+	})
+}
+
+// A busy source is asked again until it has time. Many replays that wait for it, more
+// than may ask at a time, are not given up meanwhile, and the breaker stays closed.
+func TestBusySource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		source := replay.SourceFunc(func(_ context.Context, wanted ordering.Range) (replay.Answer, error) {
+			if time.Since(began) < 30*time.Second {
+				return replay.Answer{}, replay.RetryAfter(errOut, time.Second)
+			}
+			return replay.Answer{Events: events(wanted.From, wanted.To)}, nil
+		})
+		r := replayer(t, replay.Config{Sources: of(source), MaxOpen: 2})
+		var waiting sync.WaitGroup
+		for n := range uint64(100) {
+			waiting.Go(func() {
+				box := &inbox{}
+				_, err := r.Replay(t.Context(), rangeOf(n+1, n+1), box.deliver)
+				assert.NoError(t, err)
+				assert.Equal(t, []uint64{n + 1}, box.numbers())
+			})
+		}
+		waiting.Wait()
+		assert.Equal(t, "closed", r.Stats().Sources[0].Breaker)
 	})
 }
 

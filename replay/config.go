@@ -26,8 +26,9 @@ type Config struct {
 	// Default: 10 s.
 	Timeout time.Duration
 	// MaxWait is how long an attempt waits if no source may be asked, because
-	// their breakers are open or they asked for a later retry. After that it
-	// counts as an attempt, without a request. Default: 1 minute.
+	// their breakers are open, or since they are busy and want to be asked later:
+	// see [RetryAfter]. After that it counts as an attempt, without an answer.
+	// Default: 1 minute.
 	MaxWait time.Duration
 	// Breaker says when a source is left alone for a while.
 	Breaker Breaker

@@ -81,12 +81,12 @@ func (r *Replayer) Replay(ctx context.Context, missing ordering.Range, deliver f
 // run makes attempts until everything is delivered or given up.
 func (r *Replayer) run(ctx context.Context, w *want) error {
 	vain := 0 // attempts in a row without any answer
-	for {
-		rest := min(time.Until(w.ready()), r.cfg.MaxWait)
+	for began := time.Now(); ; {
+		rest := min(time.Until(w.ready()), r.cfg.MaxWait-time.Since(began))
 		if err := sleep(ctx, rest); err != nil {
 			return ended(ctx, w.missing[0].on(w.stream))
 		}
-		size, requests := w.missing.size(), w.requests
+		size := w.missing.size()
 		for i := range r.sources {
 			if err := r.ask(ctx, w, i); err != nil {
 				return err
@@ -95,7 +95,14 @@ func (r *Replayer) run(ctx context.Context, w *want) error {
 		if w.missing.size() < size {
 			vain = 0
 		}
-		w.endAttempt(r.cfg.Attempts, w.requests == requests)
+		switch {
+		case w.wasAsked():
+			w.endAttempt(r.cfg.Attempts, false)
+			began = time.Now()
+		case time.Since(began) >= r.cfg.MaxWait:
+			w.endAttempt(r.cfg.Attempts, true)
+			began = time.Now()
+		}
 		if len(w.missing) == 0 {
 			return nil
 		}
@@ -124,6 +131,10 @@ func (r *Replayer) ask(ctx context.Context, w *want, i int) error {
 			return nil
 		}
 		w.requests++
+		if err != nil && RetryAfterOf(err) > 0 && !dispatcher.IsPermanent(err) { // it has not tried
+			w.errs[i] = &SourceError{s.Name, asked, err}
+			return nil
+		}
 		b.asked = i + 1
 		if err != nil {
 			w.errs[i] = &SourceError{s.Name, asked, err}

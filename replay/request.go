@@ -44,7 +44,7 @@ func newSource(named NamedSource, cfg Config) *source {
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= cfg.Breaker.Failures },
 		OnStateChange: s.changed,
 		IsSuccessful:  works,
-		IsExcluded:    dispatcher.IsPermanent,
+		IsExcluded:    func(err error) bool { return dispatcher.IsPermanent(err) || RetryAfterOf(err) > 0 },
 	})
 	return s
 }

@@ -62,6 +62,11 @@ func (w *want) misses(n uint64) bool {
 	return i < j
 }
 
+// wasAsked reports whether a source was asked in the attempt and has tried to answer.
+func (w *want) wasAsked() bool {
+	return slices.ContainsFunc(w.missing, func(b block) bool { return b.asked > 0 })
+}
+
 // endAttempt counts an attempt for the blocks that were requested, or for all if
 // no source could be asked, and gives up those for which it was the last.
 func (w *want) endAttempt(most int, idle bool) {

@@ -2,9 +2,9 @@ package parking
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -14,6 +14,8 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+	"github.com/interlock-go/interlock/replay"
+	"github.com/interlock-go/interlock/replay/httpreplay"
 )
 
 func stream(i int) lockkeys.Key { return lockkeys.Must("account", fmt.Sprint(i)) }
@@ -124,20 +126,68 @@ func BenchmarkGaps(b *testing.B) {
 	for name, open := range stores {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				seconds, goroutines := gaps(b, open(b), streams)
+				var most atomic.Int64
+				index := indexOf(streams)
+				seconds := gaps(b, open(b), streams, ordering.ReplayerFunc(
+					func(ctx context.Context, r ordering.Range, deliver func(context.Context, []*ordering.Event) error) (ordering.Answer, error) {
+						if n := int64(runtime.NumGoroutine()); n > most.Load() {
+							most.Store(n)
+						}
+						i := index[r.Stream]
+						return ordering.Answer{}, deliver(ctx, []*ordering.Event{event(1, i), event(2, i)})
+					}))
 				b.ReportMetric(seconds, "s/all")
-				b.ReportMetric(float64(goroutines), "goroutines")
+				b.ReportMetric(float64(most.Load()), "goroutines")
 			}
 		})
 	}
 }
 
-func gaps(b *testing.B, store ordering.Store, streams int) (seconds float64, goroutines int) {
+// BenchmarkGapsOverHTTP is BenchmarkGaps with a replayer that asks a server.
+func BenchmarkGapsOverHTTP(b *testing.B) {
+	const streams = 10_000
+	index := indexOf(streams)
+	server, err := httpreplay.NewServer(httpreplay.ServerConfig{Public: true, Source: replay.SourceFunc(
+		func(_ context.Context, r ordering.Range) (a replay.Answer, err error) {
+			for n := r.From; n <= min(r.To, 2); n++ {
+				a.Events = append(a.Events, event(n, index[r.Stream]))
+			}
+			return a, nil
+		})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	listening := httptest.NewServer(server)
+	defer listening.Close()
+	client, err := httpreplay.NewClient(httpreplay.ClientConfig{URL: listening.URL})
+	if err != nil {
+		b.Fatal(err)
+	}
+	replayer, err := replay.New(replay.Config{Sources: []replay.NamedSource{{Name: "http", Source: client}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, open := range stores {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				seconds := gaps(b, open(b), streams, replayer)
+				b.ReportMetric(seconds, "s/all")
+			}
+		})
+	}
+}
+
+func indexOf(streams int) map[lockkeys.Key]int {
 	index := map[lockkeys.Key]int{}
 	for i := range streams {
 		index[stream(i)] = i
 	}
-	var applied, most atomic.Int64
+	return index
+}
+
+// gaps returns how long it takes to close the gaps of streams.
+func gaps(b *testing.B, store ordering.Store, streams int, replayer ordering.Replayer) (seconds float64) {
+	var applied atomic.Int64
 	all := make(chan struct{})
 	seq, err := ordering.New(b.Context(), ordering.Config[*ordering.Event]{
 		Store: store, GapTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
@@ -147,16 +197,7 @@ func gaps(b *testing.B, store ordering.Store, streams int) (seconds float64, gor
 			}
 			return nil
 		},
-		Replayer: ordering.ReplayerFunc(func(ctx context.Context, r ordering.Range, deliver func(context.Context, []*ordering.Event) error) (ordering.Answer, error) {
-			if n := int64(runtime.NumGoroutine()); n > most.Load() {
-				most.Store(n)
-			}
-			i, ok := index[r.Stream]
-			if !ok {
-				return ordering.Answer{}, errors.New("no such stream")
-			}
-			return ordering.Answer{}, deliver(ctx, []*ordering.Event{event(1, i), event(2, i)})
-		}),
+		Replayer: replayer,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -172,7 +213,7 @@ func gaps(b *testing.B, store ordering.Store, streams int) (seconds float64, gor
 	if err := seq.Close(); err != nil {
 		b.Fatal(err)
 	}
-	return seconds, int(most.Load())
+	return seconds
 }
 
 // BenchmarkLate brings the second event of 10,000 streams, which are parked since no

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -72,6 +73,20 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 	_, err := Parse(Key{ID: strings.Repeat("a", 65), Secret: key.Secret}.Authorization(get, now))
 	assert.Equal(t, ErrUnsigned, err, "no key has such an ID")
+}
+
+// A bound may be as large as there are numbers.
+func TestSlotsWithoutABound(t *testing.T) {
+	for _, share := range []float64{0.5, 0.75, 1} {
+		s := NewSlots(8, math.MaxInt64, share)
+		assert.True(t, s.Take(0, 1<<40))
+		assert.True(t, s.Take(0, 1<<40))
+		assert.True(t, s.Grow(0, 1<<40))
+		assert.True(t, s.Take(1, 0))
+	}
+	s := NewSlots(math.MaxInt, 10, 1)
+	assert.True(t, s.Take(0, 1))
+	assert.True(t, s.Take(0, 1))
 }
 
 func TestSlots(t *testing.T) {

@@ -34,9 +34,18 @@ type room struct {
 // most a share, from 0 to 1, but always one request.
 func NewSlots(requests int, bytes int64, share float64) *Slots {
 	s := &Slots{all: room{requests, bytes}}
-	s.each = room{int(math.Ceil(share * float64(requests))), int64(math.Ceil(share * float64(bytes)))}
+	s.each = room{int(shareOf(share, int64(requests))), shareOf(share, bytes)}
 	s.mu.each = map[int]room{}
 	return s
+}
+
+// shareOf returns a share of n, rounded up. A float64 of a large n may be more than
+// an int64 can be.
+func shareOf(share float64, n int64) int64 {
+	if part := math.Ceil(share * float64(n)); part < float64(n) {
+		return int64(part)
+	}
+	return n
 }
 
 // Take takes a slot for a request of a key, and reports whether there was one. A

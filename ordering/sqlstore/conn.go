@@ -44,11 +44,29 @@ const maxStatements = 128
 type part struct {
 	conn    *conn
 	divided bool
-	wrote   bool // unless it is sure that it has not
-	kept    atomic.Bool
-	whole   atomic.Bool // it was undone, and with it the whole transaction
-	again   atomic.Bool // it must be run again, as a savepoint
+	wrote   bool         // unless it is sure that it has not
+	state   atomic.Int32 // a partState
 }
+
+// partState says how a part has ended.
+//
+//	from      to        when
+//	openPart  keptPart  the writer commits it: its writes stay in the transaction
+//	openPart  lostPart  it is undone, and has written, and is not divided: with it all of the transaction is
+//	openPart  oddPart   it uses savepoints and is none itself: it must be run again, as one
+//
+// It stays open if it is undone and nothing else is.
+type partState int32
+
+const (
+	openPart partState = iota
+	keptPart
+	lostPart
+	oddPart
+)
+
+func (p *part) becomes(s partState) { p.state.Store(int32(s)) }
+func (p *part) is(s partState) bool { return p.state.Load() == int32(s) }
 
 // BeginTx begins a part.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -103,7 +121,9 @@ func (p *part) Commit() error {
 	if p.divided {
 		err = c.control("RELEASE " + savepoint)
 	}
-	p.kept.Store(err == nil)
+	if err == nil {
+		p.becomes(keptPart)
+	}
 	return err
 }
 
@@ -117,7 +137,7 @@ func (p *part) Rollback() error {
 		return nil
 	case !p.divided && p.wrote:
 		c.shared.divide()
-		p.whole.Store(true)
+		p.becomes(lostPart)
 		c.lost.Store(true)
 		return nil
 	case !p.divided:
@@ -167,7 +187,7 @@ func (c *conn) MayControl(statement, name string) bool {
 		// From now on: once compiled, the statement may run in any part.
 		c.shared.divideAlways()
 		if p := c.shared.part.Load(); c.inPart && !p.divided { // nothing would end what it leaves open
-			p.again.Store(true)
+			p.becomes(oddPart)
 			c.lost.Store(true)
 			return false
 		}

@@ -119,7 +119,7 @@ func (s *shared) begin(first bool) (*sql.Tx, error) {
 }
 
 // again reports whether the part must be run again, as a savepoint.
-func (s *shared) again() bool { return s.part.Load().again.Load() }
+func (s *shared) again() bool { return s.part.Load().is(oddPart) }
 
 // keep ends a part and keeps its writes. The error is ErrEnded if it has ended
 // already, and then it is undone, or wraps errLost or errWhole.
@@ -128,13 +128,13 @@ func (s *shared) keep(tx *sql.Tx) error {
 	err := tx.Commit()
 	s.keeping.Store(false)
 	switch part := s.part.Load(); {
-	case part.whole.Load():
+	case part.is(lostPart):
 		return errWhole
 	case part.conn.lost.Load():
 		return errLost
 	case !errors.Is(err, sql.ErrTxDone):
 		return err
-	case part.kept.Load(): // the effect called Commit just then
+	case part.is(keptPart): // the effect called Commit just then
 		return nil
 	}
 	return ErrEnded
@@ -145,7 +145,7 @@ func (s *shared) keep(tx *sql.Tx) error {
 func (s *shared) undo(tx *sql.Tx) error {
 	err := tx.Rollback()
 	switch part := s.part.Load(); {
-	case part.whole.Load():
+	case part.is(lostPart):
 		return errWhole
 	case part.conn.lost.Load():
 		return errLost

@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/ordering"
@@ -107,6 +109,34 @@ func TestSourceHangs(t *testing.T) {
 	status, body := get(t, server, http.MethodGet, good, "")
 	assert.Equal(t, http.StatusGatewayTimeout, status)
 	assert.Contains(t, body, "the source took longer than 20ms")
+}
+
+// By default a public server serves many requests at a time.
+func TestManyRequests(t *testing.T) {
+	const many = 16
+	var open atomic.Int64
+	all := make(chan struct{})
+	server := serve(t, httpreplay.ServerConfig{Public: true, Source: replay.SourceFunc(
+		func(ctx context.Context, _ ordering.Range) (replay.Answer, error) {
+			if open.Add(1) == many {
+				close(all)
+			}
+			select {
+			case <-all:
+				return replay.Answer{}, nil
+			case <-ctx.Done():
+				return replay.Answer{}, ctx.Err()
+			}
+		})})
+	c := client(t, server, httpreplay.ClientConfig{})
+	var clients errgroup.Group
+	for range many {
+		clients.Go(func() error {
+			_, err := c.Fetch(t.Context(), ordering.Range{Stream: order, From: 1, To: 2})
+			return err
+		})
+	}
+	require.NoError(t, clients.Wait())
 }
 
 // Beyond MaxOpen, requests are told to come again.

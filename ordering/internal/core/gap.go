@@ -141,7 +141,7 @@ func (m *Machine) askNow(g *gap) {
 		g.becomes(queued)
 	}
 	if !g.stream.replaying {
-		m.waiting = append(m.waiting, g)
+		m.queuedGaps = append(m.queuedGaps, g)
 	}
 }
 
@@ -179,9 +179,9 @@ func (m *Machine) before(link int, width uint64) int {
 
 // nextReplays starts replays of gaps in the machine's list that are still open.
 func (m *Machine) nextReplays() {
-	for len(m.waiting) > 0 && m.replays < m.cfg.MaxReplays && m.state == running {
-		g := m.waiting[0]
-		m.waiting = m.waiting[1:]
+	for len(m.queuedGaps) > 0 && m.replays < m.cfg.MaxReplays && m.state == running {
+		g := m.queuedGaps[0]
+		m.queuedGaps = m.queuedGaps[1:]
 		if g.stream.gap == g {
 			m.startReplay(g)
 		}

@@ -86,9 +86,9 @@ type Machine struct {
 	loads    lane     // reads from the store
 	writes   work     // writes to it
 
-	replays  int        // under way
-	waiting  []*gap     // queued until fewer replays are under way, in order; some are over
-	answered []answered // replays that have ended, whose events have not all been processed
+	replays    int        // under way
+	queuedGaps []*gap     // until fewer replays are under way, in order; some are over
+	answered   []answered // replays that have ended, whose events have not all been processed
 
 	early      int   // events that wait for earlier ones, and copies of them
 	earlyBytes int64 // of those
@@ -258,7 +258,7 @@ func (m *Machine) abandon(cause error) {
 		m.end(e, Unfinished, m.cause)
 	}
 	m.arrivals, m.loads, m.writes = nil, lane{}, work{}
-	m.waiting, m.answered = nil, nil
+	m.queuedGaps, m.answered = nil, nil
 	for _, st := range m.sortedStreams() {
 		st.gap = nil
 		for _, n := range slices.Sorted(maps.Keys(st.early)) {

@@ -23,10 +23,9 @@ type commit struct {
 	fences  []int64  // likewise
 	known   []int64  // likewise
 	ends    bool     // it is the last event of a stream
-	simple  bool     // it can be written as most are, by advance
-	job     []any    // the arguments of putJob, or of putCommand
+	job     []any    // the first columns of a job state, or the arguments of putCommand
 	made    time.Time
-	noted   bool // its job state is written when its transaction is committed, or Together ends
+	noted   bool // its job state is written when its transaction is committed
 }
 
 // Indexes in commit.job, of the time when the job ended, and of a command's reply.
@@ -47,7 +46,6 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 	c := &commit{
 		Record: r, term: t, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
 		fences: make([]int64, len(positions)), known: make([]int64, len(positions)), made: time.Now(),
-		simple: r.By == "" && r.Reason == "" && len(r.Reply) == 0,
 	}
 	if r.IsCommand() {
 		c.job = commandArgs(t.consumer, r.Event.ID, r.State())
@@ -64,7 +62,6 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 			parts[i].known = int64(min(r.Known[i], ordering.MaxPlace))
 		}
 		c.ends = c.ends || p.End
-		c.simple = c.simple && parts[i].known < parts[i].number
 	}
 	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.stream, b.stream) })
 	for i, p := range parts {
@@ -139,6 +136,9 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 //   - One that hangs fails when its time is over, and the others go on, while
 //     Do waits for it to return. The time of an attempt
 //     ([dispatcher.Config].Timeout) begins when its turn comes.
+//
+// An effect that only writes rows, and reads nothing in the transaction, is cheaper with
+// [Store.DoRows].
 func (s *Store) Do(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, tx *sql.Tx) error) error {
 	return s.do(ctx, job, func(ctx context.Context, tx *sql.Tx, _ Session) error { return apply(ctx, tx) })
 }
@@ -235,7 +235,7 @@ func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 	if c.IsCommand() {
 		err = b.commitCommand(ctx, tx, c)
 	} else {
-		err = b.commitNumbers(ctx, tx, c)
+		err = b.note(ctx, tx, c)
 	}
 	if err == nil && c.Held {
 		err = forgetHeld(ctx, tx, c.term.consumer, c.JobState.Positions)
@@ -244,66 +244,6 @@ func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 		err = forgetMark(ctx, tx, c.term.consumer, c.JobState.Positions, c.Event.ID)
 	}
 	return err
-}
-
-func (b *sqlite) commitNumbers(ctx context.Context, tx *transaction, c *commit) (err error) {
-	if tx.numbers != nil {
-		return b.note(ctx, tx, c)
-	}
-	moved := 0
-	if c.simple {
-		if moved, err = b.advance(ctx, tx, c); err != nil {
-			return err
-		}
-	}
-	if moved < len(c.streams) {
-		if err := moveBack(ctx, tx, c.term.consumer, c.streams[:moved]); err != nil {
-			return err
-		}
-		if err := b.commitOutOfOrder(ctx, tx, c); err != nil {
-			return err
-		}
-		if err := c.putJob(ctx, tx); err != nil {
-			return err
-		}
-	}
-	if !c.ends {
-		return nil
-	}
-	for _, p := range c.Event.Positions {
-		if p.End {
-			if err := endStream(ctx, tx, streamOf{c.term.consumer, p.Stream.String()}, p.Place()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// moveBack undoes [moveOne] for streams.
-func moveBack(ctx context.Context, tx *transaction, consumer int64, streams []string) error {
-	for _, stream := range streams {
-		if _, err := tx.ExecContext(ctx, `UPDATE ordering_streams SET last = last - 1 WHERE consumer = $1 AND stream = $2`, consumer, stream); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// commitOutOfOrder is commit for numbers that are not all the next ones of
-// their streams, or that the caller may not commit.
-func (b *sqlite) commitOutOfOrder(ctx context.Context, tx *transaction, c *commit) error {
-	rows, done, err := c.check(ctx, b, tx)
-	if err != nil {
-		return err
-	}
-	for i, r := range rows {
-		n := uint64(c.numbers[i])
-		if err := writeDone(ctx, tx, c.term.consumer, r, done[i], ordering.Span{From: n, To: n}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // check returns an error unless the numbers can be made done, and otherwise the rows of

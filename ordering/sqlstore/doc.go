@@ -37,6 +37,13 @@
 // effects of earlier events of the chain are not visible elsewhere yet, and if one
 // event fails, all is undone and each runs once more by itself.
 //
+// # Effects that are rows
+//
+// An effect that only inserts or replaces rows, and reads nothing in its transaction,
+// can be given as a [Batch], by [Store.DoRows], and its chain by [Store.TogetherRows]. On
+// SQLite the handlers then run side by side and beside the writer, which writes the rows
+// of all events in a transaction by a few statements.
+//
 // # Round trips
 //
 // On PostgreSQL an event costs the round trips of the statements of its effect and one

@@ -13,28 +13,23 @@ import (
 const (
 	jobColumns = `consumer, stream, number, event, hash, positions, status, attempts, error, started, ended`
 
+	// replaceJob replaces the job state of a failed attempt, if there is one.
 	replaceJob = `ON CONFLICT (consumer, stream, number) DO UPDATE SET event = excluded.event, hash = excluded.hash, positions = excluded.positions,
 		status = excluded.status, attempts = excluded.attempts, error = excluded.error, started = excluded.started, ended = excluded.ended,
 		decider = excluded.decider, reason = excluded.reason, reply = excluded.reply`
 
-	insertJobs = `INSERT INTO ordering_jobs (` + jobColumns + `) VALUES `
-
-	// putJob stores the job state of an event whose numbers become done. It
-	// replaces that of a failed attempt, if there is one.
-	putJob = insertJobs + `($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ` + replaceJob
-
-	// putMore is putJob with the columns that most job states do not need.
+	// putMore stores the job state of an event whose numbers become done.
 	putMore = `INSERT INTO ordering_jobs (` + jobColumns + `, decider, reason, reply)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ` + replaceJob
 
 	// putFailed stores the job state of a failed event, unless the number is
 	// done.
-	putFailed = putJob + ` WHERE ordering_jobs.status = $7`
+	putFailed = `INSERT INTO ordering_jobs (` + jobColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ` + replaceJob + ` WHERE ordering_jobs.status = $7`
 
 	putSkip = `INSERT INTO ordering_skips (consumer, stream, first, last, decider, reason, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 )
 
-// jobArgs are the arguments of putJob. The positions are left out for an event
+// jobArgs are the values of jobColumns. The positions are left out for an event
 // with just one, as most events have: its job state is stored under that.
 func jobArgs(consumer int64, stream string, number int64, j ordering.JobState) []any {
 	positions := ""
@@ -52,62 +47,6 @@ func hashBytes(h ordering.Hash) []byte {
 	}
 	return h[:]
 }
-
-// putJob keeps the job state.
-func (c *commit) putJob(ctx context.Context, tx *transaction) error {
-	if !c.hasMore() {
-		_, err := tx.ExecContext(ctx, putJob, c.job...)
-		return err
-	}
-	_, err := tx.ExecContext(ctx, putMore, append(slices.Clip(c.job), clean(c.By), clean(c.Reason), c.Reply)...)
-	return err
-}
-
-// jobsAtOnce are the numbers of job states that one statement stores. There are few,
-// since each is a statement of its own.
-var jobsAtOnce = []int{16, 4}
-
-// storeJobs are the statements for them.
-var storeJobs = func() (list []string) {
-	for _, n := range jobsAtOnce {
-		list = append(list, insertJobs+strings.TrimSuffix(strings.Repeat(`(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?), `, n), `, `)+` `+replaceJob)
-	}
-	return list
-}()
-
-// keepJobs keeps job states on SQLite, several with one statement if possible.
-func keepJobs(ctx context.Context, tx *transaction, commits []*commit) error {
-	plain := commits[:0:0]
-	for _, c := range commits {
-		if c.hasMore() {
-			if err := c.putJob(ctx, tx); err != nil {
-				return err
-			}
-		} else {
-			plain = append(plain, c)
-		}
-	}
-	for i, n := range jobsAtOnce {
-		for ; len(plain) >= n; plain = plain[n:] {
-			args := make([]any, 0, n*len(plain[0].job))
-			for _, c := range plain[:n] {
-				args = append(args, c.job...)
-			}
-			if _, err := tx.ExecContext(ctx, storeJobs[i], args...); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range plain {
-		if err := c.putJob(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hasMore reports whether the job state has what most have not, see [putMore].
-func (c *commit) hasMore() bool { return c.By != "" || c.Reason != "" || len(c.Reply) > 0 }
 
 // putJobFailed keeps the job state of an event of a parking.
 func putJobFailed(ctx context.Context, tx *transaction, consumer int64, at place, j ordering.JobState) error {

@@ -119,7 +119,10 @@ func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session
 	}
 	defer func() { _ = tx.Rollback() }() // of what was not committed
 	own := &transaction{Tx: tx, session: session}
-	if err = do(ctx, own); err == nil && apply != nil {
+	if do != nil {
+		err = do(ctx, own)
+	}
+	if err == nil && apply != nil {
 		limited, cancel := b.limit.context(ctx)
 		err = apply.run(limited, tx)
 		cancel()
@@ -201,9 +204,6 @@ func (b *postgres) toChange(ctx context.Context, tx *transaction, t termOf) erro
 	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($2, $1))`, t.consumer, t.info.Partition)
 	return err
 }
-
-// changed implements backend: nothing is remembered.
-func (b *postgres) changed(termOf) {}
 
 // inTerm implements backend.
 func (b *postgres) inTerm(ctx context.Context, tx *transaction, t termOf) error {

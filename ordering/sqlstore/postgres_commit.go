@@ -52,14 +52,6 @@ func (b *postgres) commit(_ context.Context, tx *transaction, c *commit) error {
 	return nil
 }
 
-func (b *postgres) beginTogether(context.Context, *transaction) {}
-
-// writeTogether implements backend.
-func (b *postgres) writeTogether(_ context.Context, whole, own *transaction) error {
-	whole.commits = append(whole.commits, own.commits...)
-	return nil
-}
-
 // withCommit returns the statements that write commits, for all of one term together.
 func withCommit(commits []*commit) (list []Statement) {
 	for rest := commits; len(rest) > 0; {

@@ -18,14 +18,14 @@ type step func(ctx context.Context, tx *transaction) error
 // transaction is one of the store's own.
 type transaction struct {
 	*sql.Tx
-	failed error // within Together, of a call that may have written a part
+	failed error     // within Together, of a call that may have written a part
+	chain  *rowChain // within TogetherRows, where there is no transaction yet
 
-	// On SQLite; else nil.
-	terms   map[partition]*termRow // the latest ones read so far; nil for one there is not
-	numbers numbers                // within Together, to be written at its end
+	staged *staged // on SQLite; else nil
 
-	session Session   // of an effect, on PostgreSQL; else nil
-	commits []*commit // to be written with the COMMIT on PostgreSQL, and on SQLite at the end of Together
+	// On PostgreSQL; else nil.
+	session Session   // of an effect
+	commits []*commit // to be written with the COMMIT
 }
 
 // ExecContext runs a statement of the store's own.
@@ -42,7 +42,7 @@ func (t *transaction) QueryContext(ctx context.Context, query string, args ...an
 // short, and a context that can end would cost as much as the statement itself, since
 // a goroutine of its own waits for that.
 func (t *transaction) own(ctx context.Context) context.Context {
-	if t.terms == nil {
+	if t.staged == nil {
 		return ctx
 	}
 	return ownContext{context.WithoutCancel(ctx)}
@@ -51,11 +51,7 @@ func (t *transaction) own(ctx context.Context) context.Context {
 // within returns the transaction for the calls of Store within Together, as a part of
 // t.
 func (t *transaction) within(tx *sql.Tx) *transaction {
-	own := &transaction{Tx: tx, session: t.session}
-	if t.terms != nil {
-		own.terms, own.numbers = t.terms, numbers{}
-	}
-	return own
+	return &transaction{Tx: tx, session: t.session, staged: t.staged}
 }
 
 // ownContext is the context of a statement of the store's own, by which conn tells it
@@ -66,6 +62,7 @@ type ownContext struct{ context.Context }
 // the caller may only withdraw it while it waits, and take its turns.
 type request struct {
 	ctx     context.Context
+	kind    kind
 	own     time.Duration // until the end of ctx, when it came; 0 if that has none
 	do      step
 	apply   effect                 // or nil
@@ -76,8 +73,17 @@ type request struct {
 	done    chan struct{}
 }
 
-func newRequest(ctx context.Context, do step, apply effect) *request {
-	r := &request{ctx: ctx, do: do, apply: apply, done: make(chan struct{})}
+// kind is what a request does, apart from writing the caller's tables.
+type kind uint8
+
+const (
+	changes kind = iota // anything: what is staged is written before it, and nothing is known after it
+	commits             // stages commits
+	nothing             // what is staged is written before it, since it may read that
+)
+
+func newRequest(ctx context.Context, kind kind, do step, apply effect) *request {
+	r := &request{ctx: ctx, kind: kind, do: do, apply: apply, done: make(chan struct{})}
 	if apply != nil {
 		r.turns = make(chan *turn, 1)
 		r.own = left(ctx)

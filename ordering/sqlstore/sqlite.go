@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,8 +52,7 @@ type sqlite struct {
 	*writer
 	reads *sql.DB
 
-	tokens atomic.Int64           // the last token of this session
-	latest atomic.Pointer[termOf] // the term that has begun last
+	tokens atomic.Int64 // the last token of this session
 	mu     struct {
 		sync.Mutex
 		partitions map[int64]map[string]bool // of which a term has begun in this session, by consumer
@@ -76,8 +74,6 @@ func (b *sqlite) begin(ctx context.Context, t *termOf) error {
 		if err := t.begin(ctx, tx); err != nil {
 			return err
 		}
-		b.changed(*t)
-		b.latest.Store(t)
 		return b.raise(ctx, tx, t.info.Token)
 	})
 }
@@ -130,61 +126,30 @@ type partition struct {
 	name     string
 }
 
-// changed implements backend.
-func (b *sqlite) changed(t termOf) { delete(b.group.terms, partition{t.consumer, t.info.Partition}) }
-
-// inTerm implements backend. It reads the row once for each transaction: there is no
-// other writer that could change it.
+// inTerm implements backend. It reads the row once, until something else than a
+// commit is written: nobody else could change it.
 func (b *sqlite) inTerm(ctx context.Context, tx *transaction, t termOf) error {
 	key := partition{t.consumer, t.info.Partition}
-	latest, ok := tx.terms[key]
+	latest, ok := tx.staged.terms[key]
+	if !ok {
+		latest, ok = tx.staged.session.term(key)
+	}
 	if !ok {
 		var err error
 		if latest, err = t.current(ctx, tx); err != nil {
 			return err
 		}
-		tx.terms[key] = latest
+		tx.staged.terms[key] = latest
 	}
 	return t.check(latest)
 }
 
-// beginTogether implements backend. The writer has the terms of its group, which it
-// may clear while an effect hangs, so the part of Together gets a copy; it has the
-// latest one, which is most likely asked about, so that it is read once for all parts.
-func (b *sqlite) beginTogether(ctx context.Context, tx *transaction) {
-	if t := b.latest.Load(); t != nil {
-		_ = b.inTerm(ctx, tx, *t) // a commit in a term that is over will say so
-	}
-	tx.terms = maps.Clone(tx.terms)
-}
-
-// writeTogether implements backend.
-func (b *sqlite) writeTogether(ctx context.Context, _, own *transaction) error {
-	if err := own.numbers.write(ctx, own); err != nil {
-		return err
-	}
-	return keepJobs(ctx, own, own.commits)
-}
-
 // writeFor implements backend: there is one writer for all.
 func (b *sqlite) writeFor(ctx context.Context, do step, apply effect) error {
-	return b.await(newRequest(ctx, do, apply))
-}
-
-// advance implements backend.
-func (b *sqlite) advance(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
-	if b.inTerm(ctx, tx, c.term) != nil { // the other way to commit says why
-		return 0, nil
+	if do == nil {
+		return b.await(newRequest(ctx, nothing, func(context.Context, *transaction) error { return nil }, apply))
 	}
-	for _, fence := range c.fences {
-		if !b.mayBe(c.term, fence) {
-			return 0, nil
-		}
-	}
-	if moved, err = move(ctx, tx, c); err != nil || moved < len(c.streams) {
-		return moved, err
-	}
-	return moved, c.putJob(ctx, tx)
+	return b.await(newRequest(ctx, commits, do, apply))
 }
 
 // mayBe reports whether a token is one that was given to a term.
@@ -195,35 +160,6 @@ func (b *sqlite) mayBe(t termOf, fence int64) bool {
 // fences implements backend.
 func (b *sqlite) fences(t termOf, r row, fence int64) bool {
 	return b.mayBe(t, fence) && r.fence <= fence
-}
-
-const (
-	firstNumber = `INSERT INTO ordering_streams (consumer, stream, last) VALUES ($1, $2, 1)
-		ON CONFLICT (consumer, stream) DO UPDATE SET last = 1 WHERE last = 0 AND spans = 0 AND fence <= $3`
-	nextNumber = `UPDATE ordering_streams SET last = $4 WHERE consumer = $1 AND stream = $2 AND last = $4 - 1 AND spans = 0 AND fence <= $3`
-)
-
-// moveOne advances the stream with index i to the number of an event, if that is
-// the next one.
-func moveOne(ctx context.Context, tx *transaction, c *commit, i int) (done bool, err error) {
-	var n int
-	if number := c.numbers[i]; number == 1 {
-		n, err = affected(tx.ExecContext(ctx, firstNumber, c.term.consumer, c.streams[i], c.fences[i]))
-	} else {
-		n, err = affected(tx.ExecContext(ctx, nextNumber, c.term.consumer, c.streams[i], c.fences[i], number))
-	}
-	return n > 0, err
-}
-
-// move advances streams to the numbers of an event, up to the first stream that
-// is not at the number before.
-func move(ctx context.Context, tx *transaction, c *commit) (moved int, err error) {
-	for i := range c.streams {
-		if done, err := moveOne(ctx, tx, c, i); err != nil || !done {
-			return i, err
-		}
-	}
-	return len(c.streams), nil
 }
 
 func affected(r sql.Result, err error) (int, error) {

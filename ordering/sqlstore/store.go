@@ -47,9 +47,6 @@ type backend interface {
 	// toChange waits for the writes of the term that are under way, and keeps
 	// others from writing in it until the end of the transaction.
 	toChange(ctx context.Context, tx *transaction, t termOf) error
-	// changed must be called after the row of the term has changed in a
-	// transaction.
-	changed(t termOf)
 	// inTerm returns an error if the term has ended, and keeps the next one
 	// from beginning before the end of the transaction.
 	inTerm(ctx context.Context, tx *transaction, t termOf) error
@@ -74,11 +71,6 @@ type backend interface {
 	// look calls use for each of the positions, in any order, with the columns
 	// of lookUp, all from one snapshot. It fails if the term has ended.
 	look(ctx context.Context, t termOf, positions []ordering.Position, use scanner) error
-	// beginTogether prepares a transaction for Together.
-	beginTogether(ctx context.Context, tx *transaction)
-	// writeTogether writes at the end of Together, or has written with the COMMIT
-	// of the whole transaction, what its calls have left.
-	writeTogether(ctx context.Context, whole, own *transaction) error
 	// heldPage returns the query for a page of held events.
 	heldPage() string
 	// lookCommands calls use for each known ID, in any order, with the ID and

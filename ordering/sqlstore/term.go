@@ -212,7 +212,6 @@ func (t *term) End(ctx context.Context) error {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE ordering_terms SET ended = 1 WHERE consumer = $1 AND part = $2`, t.consumer, t.info.Partition)
-		t.store.backend.changed(t.termOf)
 		return err
 	})
 }

@@ -18,16 +18,16 @@ import (
 //
 // The handlers must read by this transaction alone, in the effect that they give to Do
 // or by [Store.TogetherTx]: another connection does not see what the handlers before
-// have written. They must not use other methods that write, which return [ErrTogether]
+// have written. If they need no reads by it, [Store.TogetherRows] keeps nobody waiting
+// while they run. They must not use other methods that write, which return [ErrTogether]
 // for their contexts.
 //
 // The time set by [Store.LimitEffects] is that for all of it, and for each effect.
 // On SQLite no other write is possible during that time.
 func (s *Store) Together(ctx context.Context, run func(ctx context.Context) error) error {
 	var whole *transaction
-	begin := func(ctx context.Context, tx *transaction) error {
+	begin := func(_ context.Context, tx *transaction) error {
 		whole = tx
-		s.backend.beginTogether(ctx, tx)
 		return nil
 	}
 	return s.writeWith(ctx, "commit", begin, func(ctx context.Context, tx *sql.Tx) error {
@@ -38,7 +38,8 @@ func (s *Store) Together(ctx context.Context, run func(ctx context.Context) erro
 		if own.failed != nil {
 			return own.failed
 		}
-		return s.backend.writeTogether(ctx, whole, own)
+		whole.commits = append(whole.commits, own.commits...)
+		return nil
 	})
 }
 
@@ -53,9 +54,10 @@ func (s *Store) TogetherTx(ctx context.Context) *sql.Tx {
 }
 
 // ErrTogether is wrapped by the error of a method that writes and is called within
-// [Store.Together], where only [Store.Do] and [Store.Commit] can. A handler that
+// [Store.Together], where only [Store.Do] and [Store.Commit] can, or within
+// [Store.TogetherRows], where only [Store.DoRows] can. A handler that
 // returns it runs by itself.
-var ErrTogether = errors.New("sqlstore: only Do and Commit can write within Together")
+var ErrTogether = errors.New("sqlstore: only Do and Commit can write within Together, and only DoRows within TogetherRows")
 
 // errFailed is the error of what follows a failed Do or Commit within Together.
 var errFailed = errors.New("sqlstore: another one in the transaction has failed, so nothing of it will be written")
@@ -73,6 +75,9 @@ func (s *Store) together(ctx context.Context) *transaction {
 func (s *Store) doTogether(ctx context.Context, tx *transaction, c *commit, apply effect) (err error) {
 	if err := s.nested(ctx); err != nil {
 		return err
+	}
+	if tx.chain != nil {
+		return fmt.Errorf("%w: give rows within TogetherRows", ErrTogether)
 	}
 	if tx.failed != nil { // so that whoever runs the handlers learns of it, whatever they ignore
 		return storeError("commit", fmt.Errorf("%.80q: %w: %v", c.Event.Name(), errFailed, tx.failed))

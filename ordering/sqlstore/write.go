@@ -10,7 +10,6 @@ import (
 // [Store.Do] hold for apply. On SQLite only the store that opened the database
 // last may write; for another one the error wraps [ordering.ErrFenced].
 func (s *Store) Write(ctx context.Context, apply func(ctx context.Context, tx *sql.Tx) error) error {
-	nothing := func(context.Context, *transaction) error { return nil }
-	return s.writeWith(ctx, "write", nothing,
+	return s.writeWith(ctx, "write", nil,
 		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
 }

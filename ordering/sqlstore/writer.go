@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,9 @@ import (
 // a time. Flushing to disk costs the same for one request as for many, so they
 // share transactions (group commit): a goroutine, which lives while there are
 // requests, writes them one after the other and commits when none is left.
-// While it waits for the disk, the next ones gather.
+// While it waits for the disk, the next ones gather. The numbers and job states of all
+// of them, and the rows of [Store.DoRows], are staged, and written by a few statements
+// when nobody asks for more; see [staged].
 //
 // An effect runs on the goroutine of its caller, which borrows the transaction.
 // If it has not returned when its context has ended, its part is undone and the
@@ -30,6 +33,7 @@ type writer struct {
 	shared  *shared
 	token   int64     // of this session; a newer one in the database has it
 	group   group     // the goroutine's
+	session *session  // likewise
 	limit   *duration // of an effect
 	commits atomic.Int64
 	serving sync.WaitGroup
@@ -44,10 +48,10 @@ type writer struct {
 // group is the requests of one transaction.
 type group struct {
 	begun   bool
-	alone   bool                   // nobody joins
-	size    int                    // requests so far
-	written []*request             // without an error
-	terms   map[partition]*termRow // see transaction
+	alone   bool       // nobody joins
+	size    int        // requests so far
+	written []*request // without an error
+	err     error      // of writing what was staged; then it must be undone
 }
 
 // maxGroup bounds the requests in one transaction, and so the wait of the first
@@ -57,7 +61,7 @@ const maxGroup = 512
 // newWriter begins a session, which ends the session of the previous owner of
 // the database.
 func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error) {
-	w := &writer{shared: s, limit: limit, group: group{terms: map[partition]*termRow{}}}
+	w := &writer{shared: s, limit: limit, session: newSession()}
 	err := s.alone(func(db *sql.DB) error {
 		return db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
 	})
@@ -65,11 +69,13 @@ func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error)
 }
 
 // write runs do in a transaction, and returns when that is committed.
-func (w *writer) write(ctx context.Context, do step) error { return w.await(newRequest(ctx, do, nil)) }
+func (w *writer) write(ctx context.Context, do step) error {
+	return w.await(newRequest(ctx, changes, do, nil))
+}
 
 // alone runs do when its turn comes, with unrestricted use of the connection.
 func (w *writer) alone(ctx context.Context, do func(db *sql.DB) error) error {
-	r := newRequest(ctx, nil, nil)
+	r := newRequest(ctx, changes, nil, nil)
 	r.outside, r.alone = do, true
 	return w.await(r)
 }
@@ -118,6 +124,7 @@ func (w *writer) serve() {
 	for r := w.next(); r != nil; r = w.next() {
 		if r.outside != nil {
 			r.end(w.shared.alone(r.outside))
+			w.session.forget()
 			continue
 		}
 		w.serveOne(r)
@@ -127,10 +134,19 @@ func (w *writer) serve() {
 // next returns the next request. If none may join the group, the group is ended
 // first. It returns nil when no request is left.
 func (w *writer) next() *request {
-	if g := &w.group; g.begun && !g.alone && g.size < maxGroup {
+	for g := &w.group; g.begun && !g.alone && g.size < maxGroup && g.err == nil; {
 		if r := w.take(true); r != nil {
 			return r
 		}
+		// Others may be about to ask: what is staged can be written meanwhile.
+		if w.session.empty {
+			runtime.Gosched()
+			if r := w.take(true); r != nil {
+				return r
+			}
+			break
+		}
+		_ = w.flush() // see group.err
 	}
 	w.commit()
 	return w.take(false)
@@ -153,6 +169,14 @@ func (w *writer) serveOne(r *request) {
 	g := &w.group
 	g.size++
 	g.alone = r.alone
+	if r.kind != commits && w.flush() != nil {
+		g.written = append(g.written, r) // like those before, which are the cause
+		w.abandon(true)
+		return
+	}
+	if r.kind == changes {
+		w.session.forget()
+	}
 	tx, err := w.begin()
 	if errors.Is(err, errLost) {
 		g.written = append(g.written, r) // like those before
@@ -164,7 +188,8 @@ func (w *writer) serveOne(r *request) {
 		w.abandon(true)
 		return
 	}
-	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, terms: g.terms}); err == nil && r.apply != nil {
+	part := w.session.stage()
+	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, staged: part}); err == nil && r.apply != nil {
 		err = w.lend(r, tx)
 	}
 	if w.shared.again() {
@@ -177,6 +202,11 @@ func (w *writer) serveOne(r *request) {
 	if err != nil {
 		lost = w.shared.undo(tx)
 	} else if lost = w.shared.keep(tx); lost == nil {
+		if r.kind == changes {
+			w.session.forget()
+		} else {
+			w.session.add(part)
+		}
 		g.written = append(g.written, r)
 		return
 	} else if err = lost; r.apply != nil {
@@ -244,15 +274,21 @@ func (w *writer) commit() {
 		w.abandon(true)
 		return
 	}
-	err := w.shared.commit()
+	err := w.flush()
+	if err == nil {
+		err = w.shared.commit()
+	}
 	switch {
 	case err == nil:
 		w.commits.Add(1)
 	case len(g.written) > 1:
 		w.abandon(true)
 		return
-	case isConstraint(err):
-		err = &effectError{err}
+	default:
+		w.undo()
+		if isConstraint(err) {
+			err = &effectError{err}
+		}
 	}
 	for _, r := range g.written {
 		r.end(err)
@@ -260,13 +296,31 @@ func (w *writer) commit() {
 	w.forget()
 }
 
+// flush writes what is staged. After an error, which is returned from then on, the
+// transaction must be undone.
+func (w *writer) flush() error {
+	if g := &w.group; !w.session.empty && g.err == nil {
+		g.err = w.writeStaged()
+	}
+	return w.group.err
+}
+
+func (w *writer) writeStaged() error {
+	tx, err := w.shared.begin(false)
+	if err != nil {
+		return err
+	}
+	if err := w.session.write(context.Background(), &transaction{Tx: tx, staged: w.session.stage()}); err != nil {
+		return errors.Join(err, w.shared.undo(tx))
+	}
+	return w.shared.keep(tx)
+}
+
 // abandon undoes the group. Its written requests are run again, alone if one of
 // them may be the cause.
 func (w *writer) abandon(alone bool) {
 	g := &w.group
-	if g.begun {
-		w.shared.rollback()
-	}
+	w.undo()
 	for _, r := range g.written {
 		r.alone = r.alone || alone
 	}
@@ -276,10 +330,17 @@ func (w *writer) abandon(alone bool) {
 	w.forget()
 }
 
+// undo undoes the transaction, if it has begun.
+func (w *writer) undo() {
+	if w.group.begun {
+		w.shared.rollback()
+		w.session.forget()
+	}
+}
+
 func (w *writer) forget() {
 	clear(w.group.written)
-	clear(w.group.terms)
-	w.group = group{written: w.group.written[:0], terms: w.group.terms}
+	w.group = group{written: w.group.written[:0]}
 }
 
 // isConstraint reports whether SQLite refused to commit because of the data,

@@ -147,19 +147,23 @@ func clientBalances(tx *Tx, client Account) ([]Posting, error) {
 	if state == Closed {
 		return nil, reject(AccountClosed, "%s", client)
 	}
+	balances, err := tx.balances(client)
+	if err != nil || len(balances) > 0 {
+		return balances, err
+	}
 	exists, err := tx.exists(client)
-	if err != nil {
-		return nil, err
+	if err == nil && !exists {
+		err = reject(NoAccount, "%s has no account", client)
 	}
-	if !exists {
-		return nil, reject(NoAccount, "%s has no account", client)
-	}
-	return tx.balances(client)
+	return nil, err
 }
 
 func clientTotals(tx *Tx, client Account) (map[Commodity]decimal.Decimal, error) {
 	balances, err := clientBalances(tx, client)
-	return sum(balances), err
+	if err != nil {
+		return nil, err
+	}
+	return tx.summed(client, balances), nil
 }
 
 func sum(balances []Posting) map[Commodity]decimal.Decimal {

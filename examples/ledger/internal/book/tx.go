@@ -204,9 +204,15 @@ func (tx *Tx) totals(subtree Account) (map[Commodity]decimal.Decimal, error) {
 	if err != nil {
 		return nil, err
 	}
+	return tx.summed(subtree, balances), nil
+}
+
+// summed returns the totals of an account's balances, and keeps them until the next
+// change.
+func (tx *Tx) summed(subtree Account, balances []Posting) map[Commodity]decimal.Decimal {
 	if tx.sums == nil {
 		tx.sums = map[Account]map[Commodity]decimal.Decimal{}
 	}
 	tx.sums[subtree] = sum(balances)
-	return tx.sums[subtree], nil
+	return tx.sums[subtree]
 }

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/shopspring/decimal"
+
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
 // takeOver makes this program the holder; see [Database]. Others wait for the
@@ -30,95 +33,146 @@ func (d *Database) takeOver(ctx context.Context) error {
 	return err
 }
 
-// guarded takes the result of an insertion that the holder alone can do.
-func guarded(r sql.Result, err error) error {
-	if err != nil {
-		return err
+// What a message writes. On SQLite its rows are written together with those of others.
+var (
+	stateRows   = sqlstore.NewRows(`INSERT INTO accounts (account, state)`, 2, `ON CONFLICT (account) DO UPDATE SET state = excluded.state`)
+	balanceRows = sqlstore.NewRows(`INSERT INTO balances (account, commodity, amount)`, 3,
+		`ON CONFLICT (account, commodity) DO UPDATE SET amount = excluded.amount`)
+	closingRows = sqlstore.NewRows(`INSERT INTO closings (event, commodity, total)`, 3, "")
+	knownRows   = sqlstore.NewRows(`INSERT INTO known (id, digest, answer)`, 3, "")
+	journalRows = sqlstore.NewRows(`INSERT INTO journal (event, message)`, 2, "")
+	refusalRows = sqlstore.NewRows(`INSERT INTO refusals (event, input, line, reason, detail, message)`, 6, "")
+)
+
+// put inserts a row, or changes it. On PostgreSQL guarded does so if this program is
+// the holder, where nothing else sees to that.
+type put func(rows *sqlstore.Rows, guarded *sql.Stmt, values ...any) error
+
+// into returns one for a transaction.
+func into(ctx context.Context, tx *sql.Tx) put {
+	return func(rows *sqlstore.Rows, guarded *sql.Stmt, values ...any) error {
+		if guarded == nil {
+			_, err := tx.ExecContext(ctx, rows.One(), values...)
+			return err
+		}
+		r, err := tx.StmtContext(ctx, guarded).ExecContext(ctx, values...)
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+		return fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
 	}
-	if n, err := r.RowsAffected(); err != nil || n == 1 {
-		return err
-	}
-	return fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
 }
 
 // Commit implements [Store]. A context that ends while the changes still wait
 // for their turn withdraws them.
 func (d *Database) Commit(ctx context.Context, job ordering.Commitment, r Result) error {
-	err := d.numbers.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
-		if r.Known != nil {
-			answer, err := json.Marshal(r.Known.Answer)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.StmtContext(ctx, d.writes.known).ExecContext(ctx, r.Known.ID, r.Known.Digest, string(answer)); err != nil {
-				return err
-			}
+	var err error
+	if d.guard == "" {
+		var batch sqlstore.Batch
+		err = d.write(&r, func(rows *sqlstore.Rows, _ *sql.Stmt, values ...any) error {
+			batch.Add(rows, values...)
+			return nil
+		})
+		if err == nil {
+			err = d.numbers.DoRows(ctx, job, &batch)
 		}
-		switch {
-		case r.Changes != nil:
-			return d.apply(ctx, tx, r.Event, r.Changes)
-		case r.Refusal != nil:
-			return d.refuse(ctx, tx, r.Refusal)
-		}
+	} else {
+		err = d.numbers.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return d.write(&r, into(ctx, tx)) })
+	}
+	if err != nil {
+		d.cache.forget()
+		return err
+	}
+	if c, ok := ctx.Value(chainKey{}).(*chain); ok {
+		c.add(&r)
 		return nil
-	})
-	if err == nil && !r.IsCopy() {
-		if n, ok := ctx.Value(togetherKey{}).(*int64); ok {
-			*n++
-		} else {
-			d.messages.Add(1)
+	}
+	if r.Changes != nil {
+		d.cache.put(r.Changes.States, r.Changes.Balances)
+	}
+	if !r.IsCopy() {
+		d.messages.Add(1)
+	}
+	return nil
+}
+
+// Together runs several handlers, of messages that wait for each other, and makes what
+// their Commits write lasting in one transaction; see [ordering.Config].
+func (d *Database) Together(ctx context.Context, run func(context.Context) error) error {
+	c := &chain{states: map[book.Account]book.State{}, amounts: map[book.Holding]decimal.Decimal{}, known: map[string]*Known{}}
+	together := d.numbers.Together
+	if d.guard == "" {
+		together = d.numbers.TogetherRows
+	}
+	err := together(context.WithValue(ctx, chainKey{}, c), run)
+	if err != nil {
+		d.cache.forget()
+		return err
+	}
+	d.cache.put(c.states, c.amounts)
+	d.messages.Add(c.messages)
+	return nil
+}
+
+// write puts what came of a message.
+func (d *Database) write(r *Result, put put) error {
+	if r.Known != nil {
+		answer, err := json.Marshal(r.Known.Answer)
+		if err != nil {
+			return err
+		}
+		if err := put(knownRows, nil, r.Known.ID, r.Known.Digest, string(answer)); err != nil {
+			return err
 		}
 	}
-	return err
-}
-
-type togetherKey struct{}
-
-// Together runs several handlers, of messages that wait for each other, in one
-// transaction, into which their Commits write; see [ordering.Config].
-func (d *Database) Together(ctx context.Context, run func(context.Context) error) error {
-	messages := int64(0)
-	err := d.numbers.Together(context.WithValue(ctx, togetherKey{}, &messages), run)
-	if err == nil {
-		d.messages.Add(messages)
+	switch {
+	case r.Changes != nil:
+		return d.apply(r.Event, r.Changes, put)
+	case r.Refusal != nil:
+		return d.refuse(r.Refusal, put)
 	}
-	return err
+	return nil
 }
 
-func (d *Database) refuse(ctx context.Context, tx *sql.Tx, r *Refusal) error {
-	return guarded(tx.StmtContext(ctx, d.writes.refusal).ExecContext(ctx,
-		r.Event, r.Input, r.Line, string(r.Reason), r.Detail, string(r.Message)))
+func (d *Database) refuse(r *Refusal, put put) error {
+	return put(refusalRows, d.guarded.refusal, r.Event, r.Input, int64(r.Line), string(r.Reason), r.Detail, string(r.Message))
 }
 
 // Refuse implements [Store].
 func (d *Database) Refuse(ctx context.Context, r Refusal) error {
-	return d.numbers.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.refuse(ctx, tx, &r) })
+	return d.numbers.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.refuse(&r, into(ctx, tx)) })
 }
 
-func (d *Database) apply(ctx context.Context, tx *sql.Tx, e *ordering.Event, c *book.Changes) error {
+func (d *Database) apply(e *ordering.Event, c *book.Changes, put put) error {
 	for account, state := range c.States {
-		if _, err := tx.StmtContext(ctx, d.writes.state).ExecContext(ctx, string(account), int64(state)); err != nil {
+		if err := put(stateRows, nil, string(account), int64(state)); err != nil {
 			return err
 		}
 	}
 	for h, amount := range c.Balances {
 		text := book.Amount{Decimal: amount}.String()
-		if _, err := tx.StmtContext(ctx, d.writes.balance).ExecContext(ctx, string(h.Account), string(h.Commodity), text); err != nil {
+		if err := put(balanceRows, nil, string(h.Account), string(h.Commodity), text); err != nil {
 			return err
 		}
 	}
 	event := e.Name()
 	for _, m := range c.Closing {
-		if _, err := tx.StmtContext(ctx, d.writes.closing).ExecContext(ctx, event, string(m.Commodity), m.Amount.String()); err != nil {
+		if err := put(closingRows, nil, event, string(m.Commodity), m.Amount.String()); err != nil {
 			return err
 		}
 	}
-	return guarded(tx.StmtContext(ctx, d.writes.journal).ExecContext(ctx, event, string(e.Payload)))
+	return put(journalRows, d.guarded.journal, event, string(e.Payload))
 }
 
 // Known implements [Store].
 func (d *Database) Known(ctx context.Context, id string) (known *Known, err error) {
-	err = d.each(ctx, d.known, []any{id}, func(scan scanFunc) error {
+	if known := chainOf(ctx).known[id]; known != nil {
+		return known, nil
+	}
+	err = each(ctx, d.known, []any{id}, func(scan scanFunc) error {
 		known = &Known{ID: id}
 		var text string
 		if err := scan(&known.Digest, &text); err != nil {

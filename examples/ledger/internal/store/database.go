@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
@@ -30,24 +29,10 @@ type Database struct {
 	numbers  *sqlstore.Store
 	messages atomic.Int64 // committed
 
-	subtree, all, exists, existsAny, known query
-	writes                                 struct {
-		state, balance, journal, closing, refusal, known *sql.Stmt
-	}
-
-	states, amounts byNumber
-}
-
-// query is a query prepared for reads on a connection of their own, and for those in
-// a transaction of [sqlstore.Store.Together], which must see what the messages before
-// have written there.
-type query struct{ outside, together *sql.Stmt }
-
-func (d *Database) query(ctx context.Context, text string) (q query, err error) {
-	if q.outside, err = d.numbers.DB().PrepareContext(ctx, text); err == nil {
-		q.together, err = d.numbers.Prepare(ctx, text)
-	}
-	return q, err
+	cache                                  cache
+	subtree, all, exists, existsAny, known *sql.Stmt
+	states, amounts                        byNumber
+	guarded                                struct{ journal, refusal *sql.Stmt } // on PostgreSQL
 }
 
 var (
@@ -112,8 +97,9 @@ func open(ctx context.Context, numbers *sqlstore.Store, name string, steps ...st
 const below = `(account = $1 OR (account >= $1 || ':' AND account < $1 || ';'))`
 
 func (d *Database) prepare(ctx context.Context) error {
+	d.cache.forget()
 	for _, p := range []struct {
-		query *query
+		query **sql.Stmt
 		text  string
 	}{
 		{&d.subtree, `SELECT account, commodity, amount FROM balances WHERE ` + below},
@@ -122,43 +108,20 @@ func (d *Database) prepare(ctx context.Context) error {
 		{&d.existsAny, `SELECT EXISTS (SELECT 1 FROM accounts)`},
 		{&d.known, `SELECT digest, answer FROM known WHERE id = $1`},
 	} {
-		q, err := d.query(ctx, p.text)
+		query, err := d.numbers.DB().PrepareContext(ctx, p.text)
 		if err != nil {
 			return err
 		}
-		*p.query = q
+		*p.query = query
 	}
-	for n := range 8 { // as most messages need: two accounts of up to four segments
-		if _, err := d.States(ctx, make([]book.Account, n+1)); err != nil {
-			return err
-		}
+	if d.guard == "" {
+		return nil
 	}
-	for n := range 2 {
-		if _, err := d.Amounts(ctx, make([]book.Holding, n+1)); err != nil {
-			return err
-		}
-	}
-	for _, p := range []struct {
-		statement **sql.Stmt
-		text      string
-	}{
-		{&d.writes.state, `INSERT INTO accounts (account, state) VALUES ($1, $2)
-			ON CONFLICT (account) DO UPDATE SET state = excluded.state`},
-		{&d.writes.balance, `INSERT INTO balances (account, commodity, amount) VALUES ($1, $2, $3)
-			ON CONFLICT (account, commodity) DO UPDATE SET amount = excluded.amount`},
-		{&d.writes.closing, `INSERT INTO closings (event, commodity, total) VALUES ($1, $2, $3)`},
-		{&d.writes.known, `INSERT INTO known (id, digest, answer) VALUES ($1, $2, $3)`},
-		{&d.writes.journal, `INSERT INTO journal (event, message) SELECT CAST($1 AS text), CAST($2 AS text)` + d.guard},
-		{&d.writes.refusal, `INSERT INTO refusals (event, input, line, reason, detail, message)
-			SELECT CAST($1 AS text), CAST($2 AS bigint), CAST($3 AS bigint), CAST($4 AS text), CAST($5 AS text), CAST($6 AS text)` + d.guard},
-	} {
-		statement, err := d.numbers.Prepare(ctx, p.text)
-		if err != nil {
-			return err
-		}
-		*p.statement = statement
-	}
-	return nil
+	var errs [2]error
+	d.guarded.journal, errs[0] = d.numbers.Prepare(ctx, `INSERT INTO journal (event, message) SELECT CAST($1 AS text), CAST($2 AS text)`+d.guard)
+	d.guarded.refusal, errs[1] = d.numbers.Prepare(ctx, `INSERT INTO refusals (event, input, line, reason, detail, message)
+		SELECT CAST($1 AS text), CAST($2 AS bigint), CAST($3 AS bigint), CAST($4 AS text), CAST($5 AS text), CAST($6 AS text)`+d.guard)
+	return errors.Join(errs[:]...)
 }
 
 // Numbers implements [Store].

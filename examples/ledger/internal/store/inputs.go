@@ -29,7 +29,7 @@ func (d *Database) Inputs(ctx context.Context) ([]Input, error) {
 
 // SaveInput implements [Inputs].
 func (d *Database) SaveInput(ctx context.Context, in Input) (Input, error) {
-	err := d.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := d.hold(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if in.ID != 0 {
 			_, err := tx.ExecContext(ctx, `UPDATE inputs SET name = $1, identity = $2 WHERE input = $3`, in.Name, in.Identity, in.ID)
 			return err
@@ -51,7 +51,7 @@ func (d *Database) Digests(ctx context.Context, input, block int64) (digests []b
 
 // SaveDigests implements [Inputs].
 func (d *Database) SaveDigests(ctx context.Context, input, block int64, digests []byte) error {
-	return d.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return d.hold(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO digests (input, block, digests) VALUES ($1, $2, $3)
 			ON CONFLICT (input, block) DO UPDATE SET digests = excluded.digests`, input, block, digests)
 		return err
@@ -71,7 +71,7 @@ func (d *Database) Checkpoint(ctx context.Context, input int64) (*Checkpoint, er
 
 // SaveCheckpoint implements [Checkpoints].
 func (d *Database) SaveCheckpoint(ctx context.Context, input int64, c *Checkpoint) error {
-	return d.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return d.hold(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if c == nil {
 			_, err := tx.ExecContext(ctx, `DELETE FROM checkpoints WHERE input = $1`, input)
 			return err
@@ -85,11 +85,11 @@ func (d *Database) SaveCheckpoint(ctx context.Context, input int64, c *Checkpoin
 
 // Holds implements [Store].
 func (d *Database) Holds(ctx context.Context) error {
-	return d.write(ctx, func(context.Context, *sql.Tx) error { return nil })
+	return d.hold(ctx, func(context.Context, *sql.Tx) error { return nil })
 }
 
-// write runs do in a transaction that the holder alone can commit.
-func (d *Database) write(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+// hold runs do in a transaction that the holder alone can commit.
+func (d *Database) hold(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	return d.numbers.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if d.guard != "" {
 			held := false

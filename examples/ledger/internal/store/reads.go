@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/shopspring/decimal"
 
-	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
 
@@ -19,17 +18,31 @@ import (
 const atOnce = 64
 
 // States implements [book.Reader].
-func (d *Database) States(ctx context.Context, accounts []book.Account) (states []book.State, err error) {
-	for some := range slices.Chunk(accounts, atOnce) {
-		states = append(states, make([]book.State, len(some))...)
-		if err := d.readStates(ctx, some, states[len(states)-len(some):]); err != nil {
+func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.State, error) {
+	states := make([]book.State, len(accounts))
+	missing := cached(&d.cache.mu.RWMutex, chainOf(ctx).states, d.cache.mu.states, accounts, states)
+	if len(missing) == 0 {
+		return states, nil
+	}
+	found := make(map[book.Account]book.State, len(missing))
+	for _, a := range missing {
+		found[a] = book.Unknown
+	}
+	for some := range slices.Chunk(missing, atOnce) {
+		if err := d.readStates(ctx, some, found); err != nil {
 			return nil, err
+		}
+	}
+	d.cache.put(found, nil)
+	for i, a := range accounts {
+		if state, ok := found[a]; ok {
+			states[i] = state
 		}
 	}
 	return states, nil
 }
 
-func (d *Database) readStates(ctx context.Context, accounts []book.Account, states []book.State) error {
+func (d *Database) readStates(ctx context.Context, accounts []book.Account, found map[book.Account]book.State) error {
 	query, err := d.queryFor(ctx, &d.states, len(accounts), func(marks []string) string {
 		return `SELECT account, state FROM accounts WHERE account IN (` + strings.Join(marks, ", ") + `)`
 	})
@@ -40,29 +53,41 @@ func (d *Database) readStates(ctx context.Context, accounts []book.Account, stat
 	for i, a := range accounts {
 		args[i] = string(a)
 	}
-	return d.each(ctx, query, args, func(scan scanFunc) error {
+	return each(ctx, query, args, func(scan scanFunc) error {
 		var account book.Account
 		var state book.State
 		err := scan((*string)(&account), &state)
-		if i := slices.Index(accounts, account); i >= 0 {
-			states[i] = state
-		}
+		found[account] = state
 		return err
 	})
 }
 
 // Amounts implements [book.Reader].
-func (d *Database) Amounts(ctx context.Context, holdings []book.Holding) (amounts []decimal.Decimal, err error) {
-	for some := range slices.Chunk(holdings, atOnce) {
-		amounts = append(amounts, make([]decimal.Decimal, len(some))...)
-		if err := d.readAmounts(ctx, some, amounts[len(amounts)-len(some):]); err != nil {
+func (d *Database) Amounts(ctx context.Context, holdings []book.Holding) ([]decimal.Decimal, error) {
+	amounts := make([]decimal.Decimal, len(holdings))
+	missing := cached(&d.cache.mu.RWMutex, chainOf(ctx).amounts, d.cache.mu.amounts, holdings, amounts)
+	if len(missing) == 0 {
+		return amounts, nil
+	}
+	found := make(map[book.Holding]decimal.Decimal, len(missing))
+	for _, h := range missing {
+		found[h] = decimal.Decimal{}
+	}
+	for some := range slices.Chunk(missing, atOnce) {
+		if err := d.readAmounts(ctx, some, found); err != nil {
 			return nil, err
+		}
+	}
+	d.cache.put(nil, found)
+	for i, h := range holdings {
+		if amount, ok := found[h]; ok {
+			amounts[i] = amount
 		}
 	}
 	return amounts, nil
 }
 
-func (d *Database) readAmounts(ctx context.Context, holdings []book.Holding, amounts []decimal.Decimal) error {
+func (d *Database) readAmounts(ctx context.Context, holdings []book.Holding, found map[book.Holding]decimal.Decimal) error {
 	query, err := d.queryFor(ctx, &d.amounts, 2*len(holdings), func(marks []string) string {
 		var parts []string
 		for i := 0; i < len(marks); i += 2 {
@@ -77,44 +102,38 @@ func (d *Database) readAmounts(ctx context.Context, holdings []book.Holding, amo
 	for _, h := range holdings {
 		args = append(args, string(h.Account), string(h.Commodity))
 	}
-	return d.each(ctx, query, args, func(scan scanFunc) error {
+	return each(ctx, query, args, func(scan scanFunc) error {
 		var h book.Holding
 		var amount decimal.Decimal
 		err := scan((*string)(&h.Account), (*string)(&h.Commodity), &amount)
-		if i := slices.Index(holdings, h); i >= 0 {
-			amounts[i] = amount
-		}
+		found[h] = amount
 		return err
 	})
 }
 
 // byNumber are queries that differ in the number of their arguments: of int to
-// query. Its lock is never held while one is prepared: that waits for the writing
-// connection, and so for handlers that may ask for a query here.
+// [*sql.Stmt].
 type byNumber struct{ sync.Map }
 
 // queryFor returns the query with n arguments, the text of which is that for
 // their marks.
-func (d *Database) queryFor(ctx context.Context, b *byNumber, n int, text func(marks []string) string) (query, error) {
+func (d *Database) queryFor(ctx context.Context, b *byNumber, n int, text func(marks []string) string) (*sql.Stmt, error) {
 	if q, ok := b.Load(n); ok {
-		return q.(query), nil
-	}
-	if d.numbers.TogetherTx(ctx) != nil {
-		return query{}, dispatcher.ErrAlone // no query can be prepared meanwhile
+		return q.(*sql.Stmt), nil
 	}
 	marks := make([]string, n)
 	for i := range marks {
 		marks[i] = "$" + strconv.Itoa(i+1)
 	}
-	q, err := d.query(ctx, text(marks))
+	q, err := d.numbers.DB().PrepareContext(ctx, text(marks))
 	if err != nil {
-		return query{}, err
+		return nil, err
 	}
 	kept, had := b.LoadOrStore(n, q)
 	if had { // by another handler just now
-		err = errors.Join(q.outside.Close(), q.together.Close())
+		err = q.Close()
 	}
-	return kept.(query), err
+	return kept.(*sql.Stmt), err
 }
 
 // Balances implements [book.Reader].
@@ -123,36 +142,49 @@ func (d *Database) Balances(ctx context.Context, subtree book.Account) ([]book.P
 	if subtree == book.Root {
 		statement, args = d.all, nil
 	}
+	written := chainOf(ctx).amounts
 	var list []book.Posting
-	err := d.each(ctx, statement, args, func(scan scanFunc) error {
+	err := each(ctx, statement, args, func(scan scanFunc) error {
 		var p book.Posting
 		err := scan((*string)(&p.Account), (*string)(&p.Commodity), &p.Amount.Decimal)
-		list = append(list, p)
+		if _, ok := written[book.Holding{Account: p.Account, Commodity: p.Commodity}]; !ok {
+			list = append(list, p)
+		}
 		return err
 	})
+	for h, amount := range written {
+		if subtree.Contains(h.Account) {
+			p := posting(h)
+			p.Amount.Decimal = amount
+			list = append(list, p)
+		}
+	}
 	return list, err
 }
 
 // Exists implements [book.Reader].
 func (d *Database) Exists(ctx context.Context, subtree book.Account) (exists bool, err error) {
+	for a := range chainOf(ctx).states {
+		if subtree.Contains(a) {
+			return true, nil
+		}
+	}
 	statement, args := d.exists, []any{string(subtree)}
 	if subtree == book.Root {
 		statement, args = d.existsAny, nil
 	}
-	err = d.each(ctx, statement, args, func(scan scanFunc) error { return scan(&exists) })
+	err = each(ctx, statement, args, func(scan scanFunc) error { return scan(&exists) })
 	return exists, err
 }
 
 type scanFunc = func(dest ...any) error
 
-// each calls use for every row of a query. The reads of a handler are short,
-// so they run to their end: watching a context costs more than they do.
-func (d *Database) each(ctx context.Context, q query, args []any, use func(scan scanFunc) error) error {
-	statement := q.outside
-	if tx := d.numbers.TogetherTx(ctx); tx != nil {
-		statement = tx.StmtContext(ctx, q.together)
-	}
-	rows, err := statement.QueryContext(context.WithoutCancel(ctx), args...)
+// each calls use for every row of a query. It is on a connection for reads, which sees
+// the last commit: what a message may read, nobody else is changing, and what its chain
+// has written is over it. The reads of a handler are short, so they run to their end:
+// watching a context costs more than they do.
+func each(ctx context.Context, query *sql.Stmt, args []any, use func(scan scanFunc) error) error {
+	rows, err := query.QueryContext(context.WithoutCancel(ctx), args...)
 	if err != nil {
 		return err
 	}

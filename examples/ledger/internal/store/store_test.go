@@ -370,7 +370,8 @@ func TestCommitIsWithdrawnInTime(t *testing.T) {
 	w := newWriter(t, s, "stream")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := s.Commit(ctx, w.job(1), store.Result{Changes: changes(map[string]int64{"a": 1})})
+	job := w.job(1)
+	err := s.Commit(ctx, job, store.Result{Event: job.Event, Changes: changes(map[string]int64{"a": 1})})
 	if err != nil { // either it was withdrawn, or it was written and says so
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Empty(t, listing(t, s, book.Root))

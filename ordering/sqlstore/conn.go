@@ -29,7 +29,7 @@ type conn struct {
 	shared     *shared
 	open       bool // the shared transaction has begun here, and has not been ended by end
 	inPart     bool
-	own        bool                   // a statement of this file is under way
+	own        bool                   // a statement of this file is under way, or a query of the store's own
 	lost       atomic.Bool            // while open: SQLite has rolled it back
 	forbidden  string                 // a statement that the call under way was refused for
 	statements map[string]driver.Stmt // of parts
@@ -199,7 +199,7 @@ func (c *conn) MayControl(statement, name string) bool {
 
 // MaySet implements [Guard].
 func (c *conn) MaySet(statement string) bool {
-	if c.shared.free.Load() {
+	if c.own || c.shared.free.Load() {
 		return true
 	}
 	c.forbidden = statement
@@ -262,7 +262,7 @@ func (c *conn) noteExec(own bool, r driver.Result, err error) {
 func (c *conn) noteQuery(query string) {
 	const reads = "SELECT"
 	query = strings.TrimLeft(query, " \t\r\n")
-	if len(query) < len(reads) || !strings.EqualFold(query[:len(reads)], reads) {
+	if query != dataVersion && (len(query) < len(reads) || !strings.EqualFold(query[:len(reads)], reads)) {
 		c.wrote()
 	}
 }
@@ -310,6 +310,10 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	ctx, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if own {
+		c.own = true
+		defer func() { c.own = false }()
 	}
 	c.noteQuery(query)
 	var s driver.Stmt

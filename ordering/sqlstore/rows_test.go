@@ -13,6 +13,7 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
 var (
@@ -207,4 +208,36 @@ func TestRowsOfAPreviousOwner(t *testing.T) {
 		require.NoError(t, after.do(t.Context(), "a", 3, 1))
 		assert.Equal(t, 3, after.count(`SELECT count(*) FROM log`))
 	})
+}
+
+// TestAnOlderCopyIsRestored: what a store knows of a stream does not hide that the
+// database has been set back, while it is open.
+func TestAnOlderCopyIsRestored(t *testing.T) {
+	path := empty(t)
+	store := closed(t)(sqlite.Open(t.Context(), path))
+	term := in(t, store)
+	key := lockkeys.Must("a")
+	states, err := term.Acquire(t.Context(), []lockkeys.Key{key})
+	require.NoError(t, err)
+	record := func(number uint64) ordering.Record {
+		e := &ordering.Event{ID: fmt.Sprint("e", number), Positions: []ordering.Position{{Stream: key, Number: number}}}
+		r := ordering.NewJob(term, e, []int64{states[0].Fence}).Record()
+		r.Known = []uint64{number - 1}
+		return r
+	}
+	for number := range uint64(3) {
+		require.NoError(t, store.Commit(t.Context(), record(number+1)))
+	}
+	other, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = other.ExecContext(t.Context(), `UPDATE ordering_streams SET last = 1; DELETE FROM ordering_jobs WHERE number > 1`)
+	require.NoError(t, err)
+	var lost *ordering.LostError
+	require.ErrorAs(t, store.Commit(t.Context(), record(4)), &lost)
+	require.EqualValues(t, 3, lost.Known)
+	require.EqualValues(t, 1, lost.Has)
+	require.NoError(t, store.Commit(t.Context(), record(2)))
+	require.NoError(t, store.Commit(t.Context(), record(3)))
+	require.NoError(t, store.Commit(t.Context(), record(4)))
 }

@@ -27,10 +27,16 @@ func (s *session) stage() *staged {
 	return &staged{session: s, terms: map[partition]*termRow{}, numbers: numbers{}}
 }
 
-// session is what a store knows of its SQLite database, which nobody else can change:
-// streams and terms as the open transaction leaves them, or else the last commit did.
-// And it has what the parts of the open transaction have staged.
+// session is what a store knows of its SQLite database: streams and terms as the open
+// transaction leaves them, or else the last commit did. And it has what the parts of the
+// open transaction have staged.
+//
+// No other store writes in the session. But an older copy of the database may be
+// restored into it, or somebody may mend it by hand: so each transaction begins with the
+// question whether another connection has committed since the last one, and if so
+// nothing is known any more.
 type session struct {
+	version int64 // of the database, as this connection sees it: it changes with the commits of others
 	mu struct {
 		sync.Mutex // for parts that hang; all else is called by the writer
 		terms      map[partition]*termRow
@@ -58,6 +64,14 @@ func (s *session) forget() {
 	clear(s.dirty)
 	s.queue.clear()
 	s.empty = true
+}
+
+// is tells the session the version of the database in a transaction that begins.
+func (s *session) is(version int64) {
+	if s.version != version {
+		s.version = version
+		s.forget()
+	}
 }
 
 func (s *session) term(key partition) (*termRow, bool) {

@@ -230,6 +230,9 @@ func undone(lost error) error {
 	return fmt.Errorf("%w: %w", ErrEnded, lost)
 }
 
+// dataVersion asks for a number that changes when another connection commits.
+const dataVersion = `PRAGMA data_version`
+
 // begin begins the part of a request, and with the first one the group, if the
 // session has not ended.
 func (w *writer) begin() (*sql.Tx, error) {
@@ -239,15 +242,20 @@ func (w *writer) begin() (*sql.Tx, error) {
 		return tx, err
 	}
 	w.group.begun = true
-	var token int64
+	var token, version int64
+	own := &transaction{Tx: tx, staged: w.session.stage()}
 	ctx := context.Background()
-	err = each(ctx, tx, func(scan func(...any) error) error { return scan(&token) }, `SELECT token FROM ordering_session`)
+	err = each(ctx, own, func(scan func(...any) error) error { return scan(&token) }, `SELECT token FROM ordering_session`)
 	if err == nil && token != w.token {
 		err = fmt.Errorf("%w: another program has opened the database", ordering.ErrFenced)
+	}
+	if err == nil {
+		err = each(ctx, own, func(scan func(...any) error) error { return scan(&version) }, dataVersion)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.shared.undo(tx))
 	}
+	w.session.is(version)
 	return tx, nil
 }
 

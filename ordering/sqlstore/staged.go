@@ -37,7 +37,7 @@ func (s *session) stage() *staged {
 // nothing is known any more.
 type session struct {
 	version int64 // of the database, as this connection sees it: it changes with the commits of others
-	mu struct {
+	mu      struct {
 		sync.Mutex // for parts that hang; all else is called by the writer
 		terms      map[partition]*termRow
 		numbers    numbers

@@ -15,6 +15,9 @@
 //	to       the last number, at least from
 //	before   how many other events are welcome that those wait for, from 1 to 65535
 //
+// A server refuses parameters that it does not know, so bring servers up to date before
+// their clients.
+//
 // The answer has the status 200, the type application/json and this body, with
 // events as package ordering writes them in JSON:
 //

@@ -84,11 +84,22 @@ func (c *chain) add(r *Result) {
 	}
 }
 
-// cached finds out what chain and cache have of keys, and returns those of which they
-// have nothing.
-func cached[K comparable, V any](lock *sync.RWMutex, written, kept map[K]V, keys []K, values []V) (missing []K) {
-	lock.RLock()
-	defer lock.RUnlock()
+// statesOf finds the states of accounts in what a chain has written or else in the
+// cache, and returns the accounts that neither has.
+func (c *cache) statesOf(written map[book.Account]book.State, accounts []book.Account, states []book.State) (missing []book.Account) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return find(written, c.mu.states, accounts, states)
+}
+
+// amountsOf is statesOf for balances.
+func (c *cache) amountsOf(written map[book.Holding]decimal.Decimal, holdings []book.Holding, amounts []decimal.Decimal) (missing []book.Holding) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return find(written, c.mu.amounts, holdings, amounts)
+}
+
+func find[K comparable, V any](written, kept map[K]V, keys []K, values []V) (missing []K) {
 	for i, k := range keys {
 		v, ok := written[k]
 		if !ok {

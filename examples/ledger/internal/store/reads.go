@@ -20,7 +20,7 @@ const atOnce = 64
 // States implements [book.Reader].
 func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.State, error) {
 	states := make([]book.State, len(accounts))
-	missing := cached(&d.cache.mu.RWMutex, chainOf(ctx).states, d.cache.mu.states, accounts, states)
+	missing := d.cache.statesOf(chainOf(ctx).states, accounts, states)
 	if len(missing) == 0 {
 		return states, nil
 	}
@@ -65,7 +65,7 @@ func (d *Database) readStates(ctx context.Context, accounts []book.Account, foun
 // Amounts implements [book.Reader].
 func (d *Database) Amounts(ctx context.Context, holdings []book.Holding) ([]decimal.Decimal, error) {
 	amounts := make([]decimal.Decimal, len(holdings))
-	missing := cached(&d.cache.mu.RWMutex, chainOf(ctx).amounts, d.cache.mu.amounts, holdings, amounts)
+	missing := d.cache.amountsOf(chainOf(ctx).amounts, holdings, amounts)
 	if len(missing) == 0 {
 		return amounts, nil
 	}

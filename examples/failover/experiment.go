@@ -25,9 +25,6 @@ const (
 	// stuck is the same while a way that loses nothing has events missing, and for
 	// a round without outages to have failed.
 	stuck = time.Minute
-	// young is how old the queues have to be before the first kill: RabbitMQ
-	// does not always find quorum queues again that were made just before.
-	young = 5 * time.Second
 	look  = 10 * time.Millisecond
 )
 
@@ -39,9 +36,8 @@ type experiment struct {
 	random *rand.Rand
 	out    io.Writer // for progress
 
-	ways    []*way
-	started time.Time // when the ways were
-	n       int       // of the last event
+	ways []*way
+	n    int // of the last event
 }
 
 // next makes the next event, of a key.
@@ -56,16 +52,12 @@ func (x *experiment) start(ctx context.Context) (err error) {
 	if x.ways, err = startWays(ctx, x.options, x.broker.node.URL(), x.dir); err != nil {
 		return err
 	}
-	x.started = time.Now()
 	return x.broker.node.Sync()
 }
 
 // outages is one run: all ways at once are given the same events, and the
 // broker that they share is killed again and again. It returns the run of each.
 func (x *experiment) outages(ctx context.Context) ([]measure.Run, error) {
-	if err := pause(ctx, time.Until(x.started.Add(young))); err != nil {
-		return nil, err
-	}
 	before := make([]mark, len(x.ways))
 	for i, w := range x.ways {
 		before[i] = w.mark()

@@ -12,23 +12,27 @@ import (
 const callLimit = 2 * time.Minute // rabbitmqctl takes two seconds
 
 // RaiseAlarm makes the node believe that its memory is full: it no longer reads
-// from connections that publish, until ClearAlarm.
+// from connections that publish, until ClearAlarm. Connections that are open know
+// when RaiseAlarm returns, so that the next message each of them publishes is held.
 func (n *Node) RaiseAlarm() error { return n.setMemory("0.0") }
 
 // ClearAlarm ends the alarm; a restart does too.
 func (n *Node) ClearAlarm() error { return n.setMemory("0.4") }
 
 func (n *Node) setMemory(watermark string) error {
-	_, err := n.Eval("vm_memory_monitor:set_vm_memory_high_watermark(" + watermark + ")")
+	// An alarm is told to connections after the call that raises it has returned;
+	// get_alarms waits for that.
+	_, err := n.Eval("vm_memory_monitor:set_vm_memory_high_watermark(" + watermark + "), rabbit_alarm:get_alarms()")
 	return err
 }
 
 // Sync makes declarations, bindings and deletions so far survive Kill. A killed
-// node loses some that are less than two seconds old, even a queue with all its
-// confirmed messages: the decision of a transaction may be written that late, and
-// one without a decision counts as rolled back.
+// node loses some that are a few seconds old, even a queue with all its confirmed
+// messages: the decision of a transaction may be written that late, and one without
+// a decision counts as rolled back; and so may the list of its quorum queues (a
+// table of the library ra), and one that is not in it is never started.
 func (n *Node) Sync() error {
-	_, err := n.Eval("mnesia:sync_log()")
+	_, err := n.Eval("mnesia:sync_log(), [dets:sync(T) || T <- dets:all()]")
 	return err
 }
 

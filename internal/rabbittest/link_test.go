@@ -18,7 +18,7 @@ func TestALinkThatIsCutResetsConnectionsUntilItIsMended(t *testing.T) {
 	requireKept(t, publish(t, ch, queue, "before"))
 
 	link.Cut()
-	require.ErrorContains(t, <-lost, "connection reset by peer")
+	require.ErrorContains(t, receive(t, lost), "connection reset by peer")
 	_, err := amqp.Dial(link.URL())
 	require.Error(t, err)
 	direct, err := n.Dial(t).Channel()
@@ -44,7 +44,7 @@ func TestALinkThatStallsIsFoundByHeartbeats(t *testing.T) {
 
 	link.Stall()
 	confirm := publish(t, ch, queue, "swallowed")
-	require.ErrorContains(t, <-lost, "i/o timeout")
+	require.ErrorContains(t, receive(t, lost), "i/o timeout")
 	require.False(t, confirm.Acked())
 	_, err = amqp.DialConfig(link.URL(), amqp.Config{Dial: amqp.DefaultDial(100 * time.Millisecond)})
 	require.ErrorContains(t, err, "i/o timeout")
@@ -65,7 +65,7 @@ func TestALinkThatWasStalledResetsTheConnectionsOfThatTime(t *testing.T) {
 	link.Stall()
 	publish(t, ch, queue, "swallowed")
 	link.Mend()
-	require.ErrorContains(t, <-lost, "connection reset by peer")
+	require.ErrorContains(t, receive(t, lost), "connection reset by peer")
 }
 
 func TestALinkIsCutUnderLoad(t *testing.T) {
@@ -87,7 +87,7 @@ func TestALinkIsCutUnderLoad(t *testing.T) {
 			})
 		}
 		for range 100 {
-			<-sent
+			receive(t, sent)
 		}
 		link.Cut()
 		publishers.Wait()

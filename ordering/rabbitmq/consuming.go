@@ -70,7 +70,7 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 	alive, end := context.WithCancelCause(connected)
 	acks, endAcks := context.WithCancel(alive)
 	w := &consuming{
-		Consumer: c, letters: letters, stop: stop, alive: alive, end: end, deliveries: newDeliveries(ch),
+		Consumer: c, letters: letters, stop: stop, alive: alive, end: end, deliveries: newDeliveries(ch, c.cfg.Prefetch),
 		limit: c.deliveryLimit(conn), wide: wide,
 	}
 	var acker sync.WaitGroup

@@ -11,9 +11,15 @@ import (
 // settled on the channel that it came by, or not at all: on any other its tag
 // means another message, or none. Its methods are called at most once for each
 // tag.
+//
+// Settled deliveries are acknowledged together: when they are a share of the window,
+// when nothing else is on its way, or after ackDelay. One acknowledgement for each
+// would cost client and broker about as much as the messages themselves.
 type deliveries struct {
 	ch   acknowledger
+	many int           // so many are acknowledged without delay
 	wake chan struct{} // has something when there is something to acknowledge
+	ripe chan struct{} // has something when that is to be done without delay
 
 	mu struct {
 		sync.Mutex
@@ -28,6 +34,8 @@ type deliveries struct {
 	// Only for the acknowledging goroutine.
 	next  uint64              // every smaller tag is acknowledged
 	above map[uint64]struct{} // acknowledged tags from next on
+	apart []uint64            // settled tags behind one that is not, in order, for the next time
+	tags  []uint64            // a buffer
 	last  time.Time           // of the last acknowledgement
 }
 
@@ -37,8 +45,17 @@ type acknowledger interface {
 	Ack(tag uint64, multiple bool) error
 }
 
-func newDeliveries(ch acknowledger) *deliveries {
-	return &deliveries{ch: ch, wake: make(chan struct{}, 1), next: 1, above: map[uint64]struct{}{}}
+// ackDelay is how long an acknowledgement may wait for others while more messages are
+// being processed. If the process dies meanwhile, the message is delivered again, as if
+// the acknowledgement were lost on its way.
+const ackDelay = time.Millisecond
+
+// newDeliveries tracks deliveries on a channel with a window of so many messages.
+func newDeliveries(ch acknowledger, window int) *deliveries {
+	return &deliveries{
+		ch: ch, many: max(1, window/8), wake: make(chan struct{}, 1), ripe: make(chan struct{}, 1),
+		next: 1, above: map[uint64]struct{}{},
+	}
 }
 
 // received notes that a delivery is with the receiver.
@@ -63,10 +80,13 @@ func (d *deliveries) leave(tag uint64, ack bool) bool {
 	}
 	if ack {
 		d.mu.settled = append(d.mu.settled, tag)
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+	}
+	n := len(d.mu.settled)
+	if ack && n == 1 {
+		signal(d.wake)
+	}
+	if n == d.many || n > 0 && d.mu.open == d.mu.stuck {
+		signal(d.ripe)
 	}
 	return true
 }
@@ -131,19 +151,22 @@ func (d *deliveries) end() {
 	d.mu.over = true
 }
 
-func (d *deliveries) take(spare []uint64) []uint64 {
+// take takes the tags that were settled since the last time.
+func (d *deliveries) take() []uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tags := d.mu.settled
-	d.mu.settled = spare[:0]
+	d.mu.settled, d.tags = d.tags[:0], tags
 	return tags
 }
 
 // acknowledge sends acknowledgements of settled deliveries: one for all tags up
-// to the first that is not settled, and one for each other tag. The tag of a
-// multiple acknowledgement must not be acknowledged already.
-func (d *deliveries) acknowledge(spare []uint64) (tags []uint64, err error) {
-	tags = d.take(spare)
+// to the first that is not settled, and one for each other tag. The latter is left for
+// the next time first, when it may be part of the former, unless all is true. The tag
+// of a multiple acknowledgement must not be acknowledged already.
+func (d *deliveries) acknowledge(all bool) error {
+	waited := d.apart
+	tags := append(d.take(), waited...)
 	slices.Sort(tags)
 	first := 0 // index of the first tag that is acknowledged alone
 	for {
@@ -161,31 +184,45 @@ func (d *deliveries) acknowledge(spare []uint64) (tags []uint64, err error) {
 	}
 	if first > 0 {
 		if err := d.ch.Ack(tags[first-1], true); err != nil {
-			return tags, err
+			return err
 		}
 	}
+	d.apart = nil
 	for _, tag := range tags[first:] {
+		if _, again := slices.BinarySearch(waited, tag); !again && !all {
+			d.apart = append(d.apart, tag)
+			continue
+		}
 		if err := d.ch.Ack(tag, false); err != nil {
-			return tags, err
+			return err
 		}
 		d.above[tag] = struct{}{}
 	}
-	return tags, nil
+	return nil
 }
 
-// acknowledgeUntil acknowledges settled deliveries until ctx ends. After a
-// failure it calls end, since the channel is unusable.
+// acknowledgeUntil acknowledges settled deliveries until ctx ends; what is left then
+// is for acknowledge. After a failure it calls end, since the channel is unusable.
 func (d *deliveries) acknowledgeUntil(ctx context.Context, end context.CancelCauseFunc) {
-	var tags []uint64
+	delay := time.NewTimer(ackDelay)
+	defer delay.Stop()
 	for {
-		select {
-		case <-d.wake:
-			var err error
-			if tags, err = d.acknowledge(tags); err != nil {
-				end(err)
+		if len(d.apart) == 0 {
+			select {
+			case <-d.wake:
+			case <-ctx.Done():
 				return
 			}
+		}
+		delay.Reset(ackDelay)
+		select {
+		case <-d.ripe:
+		case <-delay.C:
 		case <-ctx.Done():
+			return
+		}
+		if err := d.acknowledge(false); err != nil {
+			end(err)
 			return
 		}
 	}

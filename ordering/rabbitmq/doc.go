@@ -64,7 +64,9 @@
 // # Promises of consuming
 //
 //   - Acknowledged when durable: a message leaves the queue once its effect is
-//     durable, or the store holds it, or it is confirmed as a dead letter.
+//     durable, or the store holds it, or it is confirmed as a dead letter. Several
+//     are acknowledged in one step: at once if nothing else is being processed, and
+//     else when they are an eighth of the window, or after a millisecond or two.
 //   - On its own channel: a delivery is acknowledged on the channel that it came
 //     by, or not at all. On a later one its tag would mean another message.
 //   - Never rejected: a message that is rejected with requeue goes to the back of

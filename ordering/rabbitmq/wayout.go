@@ -22,7 +22,7 @@ func (w *consuming) wayOut(ch *amqp.Channel, conn *amqp.Connection) error {
 	if ch.IsClosed() {
 		return nil
 	}
-	if _, err := w.deliveries.acknowledge(nil); err != nil {
+	if err := w.deliveries.acknowledge(true); err != nil {
 		return err
 	}
 	asked := time.Now()

@@ -15,8 +15,13 @@ import (
 type Config struct {
 	// Retention is how long an event is kept after it was sent. It should be
 	// longer than any receiver is ever down or behind, since missing events can
-	// be fetched until then. Unsent events are kept for ever. Default: 7 days.
+	// be fetched until then. Unsent events are kept for ever. Negative: all are
+	// kept for ever. Default: 7 days.
 	Retention time.Duration
+	// Local is for events that nobody is sent: they count as sent when they are
+	// enqueued, so that no relay finds them. It is for an event log without
+	// receivers. Default: a relay sends them.
+	Local bool
 	// Check, if set, is called by [Outbox.Enqueue] with every event, before
 	// anything is written. Its error refuses the event, wrapped by Enqueue's. It
 	// keeps out events that cannot be sent, those with streams in two partitions
@@ -46,12 +51,6 @@ func (c Config) withDefaults() Config {
 	}
 	c.Logger = safelog.New(c.Logger)
 	return c
-}
-
-func (c Config) validate() error {
-	var p settings.Problems
-	p.Add(c.Retention < 0, "Retention is %v: it must be positive, or 0 for the default", c.Retention)
-	return p.Err(ErrConfig)
 }
 
 // RelayConfig configures a [Relay]; the zero value of a field means its default.

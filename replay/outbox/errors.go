@@ -2,8 +2,10 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // Errors of New and NewRelay.
@@ -51,6 +53,32 @@ var (
 // streams.
 var ErrConflict = errors.New("outbox: another transaction was in the way: roll this one back and run it again from its beginning; " +
 	"if it enqueues several events, take all their streams with Lock first")
+
+// ErrVersion is wrapped by a [VersionError].
+var ErrVersion = errors.New("outbox: the stream is not at the expected position")
+
+// VersionError is the error of EnqueueAll for a stream that is not where the caller
+// expects it, since another transaction has added events to it. Roll back, read
+// again and decide again.
+type VersionError struct {
+	Expected, Actual ordering.Position // of the same stream; Number 0 if it has no events
+}
+
+// Error names the stream and both positions.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v: %.80s: expected %s, it is at %s: read again and decide again",
+		ErrVersion, e.Expected.Stream, version(e.Expected), version(e.Actual))
+}
+
+// Unwrap returns ErrVersion.
+func (e *VersionError) Unwrap() error { return ErrVersion }
+
+func version(p ordering.Position) string {
+	if p.Epoch == 0 {
+		return fmt.Sprint(p.Number)
+	}
+	return fmt.Sprintf("%d of epoch %d", p.Number, p.Epoch)
+}
 
 // ErrNotParked is wrapped by the errors of Resume, Skip and Drop for an event that is
 // not parked, or not any more.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -29,19 +30,9 @@ func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) 
 			return fmt.Errorf("outbox: lock %.80s: %w", stream, ordering.ErrLongStream)
 		}
 	}
-	sorted := slices.SortedFunc(slices.Values(streams), lockkeys.Key.Compare)
-	sorted = slices.Compact(sorted)
 	err := o.atomically(ctx, tx, func(t transaction) error {
-		for some := range slices.Chunk(sorted, ordering.MaxPositions) {
-			args := make([]any, len(some))
-			for i, stream := range some {
-				args[i] = stream.String()
-			}
-			if _, err := t.ExecContext(ctx, lockStreams(o.dialect, len(some)), args...); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := o.lock(ctx, t, streams)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("outbox: lock streams: %w", err)
@@ -49,11 +40,30 @@ func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) 
 	return nil
 }
 
+// lock locks streams and returns the places of their last numbers.
+func (o *Outbox) lock(ctx context.Context, tx transaction, streams []lockkeys.Key) (map[string]uint64, error) {
+	sorted := slices.SortedFunc(slices.Values(streams), lockkeys.Key.Compare)
+	sorted = slices.Compact(sorted)
+	last := make(map[string]uint64, len(sorted))
+	for some := range slices.Chunk(sorted, ordering.MaxPositions) {
+		args := make([]any, len(some))
+		for i, stream := range some {
+			args[i] = stream.String()
+		}
+		of, err := lasts(ctx, tx, lockStreams(o.dialect, len(some)), args...)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(last, of)
+	}
+	return last, nil
+}
+
 // lockStreams creates missing rows. A stream without an event has the last number
 // 0.
 func lockStreams(d Dialect, n int) string {
 	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 0, 0)") + `
-		ON CONFLICT (stream) DO UPDATE SET last = s.last`
+		ON CONFLICT (stream) DO UPDATE SET last = s.last RETURNING stream, last`
 }
 
 // atomically calls do in a savepoint of the caller's transaction.

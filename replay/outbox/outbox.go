@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,7 +37,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 	var p settings.Problems
 	p.Add(db == nil, "the database is nil: open one")
 	p.Add(dialect != SQLite && dialect != PostgreSQL, "the dialect is unknown: use SQLite or PostgreSQL")
-	if err := errors.Join(p.Err(ErrConfig), config.validate()); err != nil {
+	if err := p.Err(ErrConfig); err != nil {
 		return nil, err
 	}
 	err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect))

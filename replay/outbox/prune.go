@@ -16,6 +16,9 @@ const pruneBatch = 500
 // transactions, so an interruption loses only the last one. An active [Relay]
 // calls it every minute.
 func (o *Outbox) Prune(ctx context.Context) (int64, error) {
+	if o.config.Retention < 0 {
+		return 0, nil
+	}
 	before := time.Now().Add(-o.config.Retention).UnixMicro()
 	for total := int64(0); ; {
 		n, err := o.pruneSome(ctx, before)

@@ -357,9 +357,9 @@ func TestTwoRelaysOnSQLite(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	box, db := newSQLite(t).box(t, outbox.Config{})
-	_, err := outbox.New(t.Context(), nil, 9, outbox.Config{Retention: -1})
+	_, err := outbox.New(t.Context(), nil, 9, outbox.Config{})
 	require.ErrorIs(t, err, outbox.ErrConfig)
-	for _, text := range []string{"database is nil", "dialect is unknown", "Retention is -1ns"} {
+	for _, text := range []string{"database is nil", "dialect is unknown"} {
 		assert.ErrorContains(t, err, text)
 	}
 	_, err = outbox.NewRelay(nil, nil, outbox.RelayConfig{Window: -1, MaxBytes: -1, Timeout: -1, Backoff: dispatcher.Backoff{Initial: -2, Max: -3}, MaxAttempts: -1, MaxFailing: -1, Poll: -1, Grace: -1})

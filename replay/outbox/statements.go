@@ -20,7 +20,7 @@ func prepareAll(ctx context.Context, db *sql.DB, d Dialect, epoch uint16) (state
 	if d != SQLite {
 		return nil, nil
 	}
-	texts := []string{savepoint, insertEvent, findHeads}
+	texts := []string{savepoint, insertEvents(d, 1), findHeads}
 	for n := 1; n <= few; n++ {
 		texts = append(texts, nextNumbers(d, n, epoch), insertPositions(d, n), loadRuns(d, n))
 	}

@@ -1,0 +1,123 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// maxInsert bounds the rows of one statement, within the databases' bounds for
+// arguments.
+const maxInsert = 256
+
+// add numbers the events and inserts them. It returns their rows.
+func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {
+	if err := o.assign(ctx, tx, events); err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(events, maxInsert) {
+		inserted, err := o.insert(ctx, tx, some)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, inserted...)
+	}
+	return rows, nil
+}
+
+func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {
+	now := time.Now().UnixMicro()
+	sent := sql.NullInt64{Int64: now, Valid: o.config.Local}
+	args := make([]any, 0, 6*len(events))
+	for _, e := range events {
+		body, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, e.ID, len(e.Positions), len(body), now, sent, string(body))
+	}
+	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
+	if err != nil {
+		return nil, err
+	}
+	args = args[:0]
+	for _, e := range events {
+		row, inserted := byName[e.ID]
+		if !inserted {
+			return nil, taken(ctx, tx, e)
+		}
+		rows = append(rows, int64(row))
+		for _, p := range e.Positions {
+			args = append(args, p.Stream.String(), int64(p.Place()), int64(row), o.config.Local)
+		}
+	}
+	const each = 4
+	for some := range slices.Chunk(args, each*maxInsert) {
+		if _, err := tx.ExecContext(ctx, insertPositions(o.dialect, len(some)/each), some...); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// insertEvents inserts the events whose names are new. Their rows are in their order.
+func insertEvents(d Dialect, n int) string {
+	return `INSERT INTO outbox_events (name, streams, size, created, sent, body) VALUES ` + repeat(d, n, "(?, ?, ?, ?, ?, ?)") + `
+		ON CONFLICT (name) DO NOTHING RETURNING name, id`
+}
+
+func insertPositions(d Dialect, n int) string {
+	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` + repeat(d, n, "(?, ?, ?, ?)")
+}
+
+// taken returns the error for an event whose ID exists already: ErrDuplicateID if
+// it is the same event, ErrOtherEvent otherwise.
+func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
+	var id int64
+	var body string
+	err := tx.QueryRowContext(ctx, `SELECT id, body FROM outbox_events WHERE name = $1`, e.ID).Scan(&id, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: the event that had the ID is not retained any more", ErrConflict)
+	}
+	if err != nil {
+		return err
+	}
+	old, err := decode(id, body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrOtherEvent, err)
+	}
+	if what := difference(old, e); what != "" {
+		return fmt.Errorf("%w: that on %s: its %s", ErrOtherEvent, positionText(old), what)
+	}
+	return fmt.Errorf("%w: on %s", ErrDuplicateID, positionText(old))
+}
+
+// difference names the first difference between two events, apart from their
+// numbers, in what identifies them; see [ordering.Event.Hash].
+func difference(old, e *ordering.Event) string {
+	streams := func(e *ordering.Event) map[ordering.Position]bool {
+		set := map[ordering.Position]bool{}
+		for _, p := range e.Positions {
+			p.Epoch, p.Number = 0, 0
+			set[p] = true
+		}
+		return set
+	}
+	switch {
+	case !maps.Equal(streams(old), streams(e)):
+		return "streams are others"
+	case old.Type != e.Type:
+		return "type is another"
+	case !bytes.Equal(old.Payload, e.Payload):
+		return "payload is another"
+	}
+	return ""
+}

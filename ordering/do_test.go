@@ -52,6 +52,7 @@ func TestACommandIsAppliedOnce(t *testing.T) {
 		var conflict *ConflictError
 		require.ErrorAs(t, err, &conflict)
 		assert.Equal(t, "pay-1", conflict.Other)
+		assert.EqualError(t, err, `ordering: command "pay-1": its ID is that of another command with other contents, which was applied: give a new command a new ID`)
 		assert.Equal(t, Refused, o.Result)
 		r.stop()
 		r.start(cfg)

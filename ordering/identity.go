@@ -107,10 +107,11 @@ var ErrContradiction = errors.New("ordering: numbered against another event")
 // ConflictError is the error for an event with a number that belongs to another
 // event: one with another ID, other contents, or other numbers. The producer
 // has used a number twice, because it lost its counter for example. The event
-// has not been applied and never will be, under this number.
+// has not been applied and never will be, under this number. It is also the error
+// for a command with the ID of another one.
 type ConflictError struct {
 	Event    *Event   // the one that came later
-	Position Position // a number that both have
+	Position Position // a number that both have; none of a command
 	Other    string   // the ID of the other event; the same if only the contents differ, "" if unknown
 	Status   Status   // of the other event; 0 if it is in flight or held
 }
@@ -129,6 +130,10 @@ func (e *ConflictError) Error() string {
 	became := ""
 	if e.Status != 0 && e.Status != StatusSkipped {
 		became = ", which was " + e.Status.String()
+	}
+	if e.Event.IsCommand() {
+		return fmt.Sprintf("ordering: command %.80q: its ID is that of another command with other contents%s: give a new command a new ID",
+			e.Event.ID, became)
 	}
 	return fmt.Sprintf("ordering: event %.80q: stream %.80s, number %s is that of %s%s: give a new event a new number",
 		e.Event.Name(), e.Position.Stream, e.Position.number(), other, became)

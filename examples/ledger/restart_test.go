@@ -303,21 +303,3 @@ func TestHeldForEver(t *testing.T) {
 		})
 	}
 }
-
-// A message with an id is done once, in whatever input it stands; one that says
-// something else by the same id is rejected.
-func TestSameID(t *testing.T) {
-	t.Parallel()
-	db := filepath.Join(t.TempDir(), "ledger.db")
-	post := func(id, account, amount string) string {
-		return `{"op":"post","id":"` + id + `","postings":[{"account":"` + account + `","amount":"` + amount + `"}]}` + "\n"
-	}
-	r := ledger(t, post("x", "A", "1")+post("y", "B", "1")+post("x", "A", "1"), "-in", "-", "-db", db)
-	require.Equal(t, exitGood, r.code, r.stdout)
-	assert.Contains(t, r.stdout, "3: 1 done before, 2 applied")
-	r = ledger(t, post("y", "B", "1")+post("x", "B", "1")+post("z", "B", "1"), "-in", "-", "-db", db)
-	require.Equal(t, exitBad, r.code, r.stdout)
-	assert.Contains(t, r.stdout, "3: 1 done before, 1 applied, 1 rejected")
-	assert.Contains(t, r.stderr, `line 2: rejected: id is taken: "x" is that of a message that says something else`)
-	assert.Len(t, journalOf(t, db), 3)
-}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -144,64 +143,6 @@ func TestServeNumberedMessages(t *testing.T) {
 	assert.Contains(t, summary, "9: 3 done before, 4 applied, 1 rejected")
 	assert.Equal(t, 1, strings.Count(summary, "✗"), summary)
 	assert.Contains(t, summary, "✗ numbers that contradict each other: 1 message")
-}
-
-// A message with an id is done once, and answered the same each time, also by
-// the next program on the database; what says something else by the same id is
-// refused.
-func TestServeAgainByID(t *testing.T) {
-	t.Parallel()
-	db := filepath.Join(t.TempDir(), "ledger.db")
-	client := &http.Client{}
-	defer client.CloseIdleConnections()
-	deposit := `{"op":"deposit","id":"d1","account":"c:1","amount":"1.00","commodity":"EUR"}`
-	withdraw := `{"op":"withdraw","id":"w1","account":"c:1","amount":"5.00","commodity":"EUR"}`
-	total := `{"op":"buying_power","id":"b1","client":"c"}`
-	steps := []struct {
-		message string
-		code    int
-		answer  string
-	}{
-		{`{"op":"open","id":"o1","account":"c:1"}`, 200, `{"status":"applied"}`},
-		{deposit, 200, `{"status":"applied"}`},
-		{withdraw, 409, `{"status":"rejected","reason":"no cover","error":"no cover: c:1 has 1.00 EUR, of which withdraw cannot take 5.00 EUR"}`},
-		{total, 200, `{"status":"applied","totals":[{"amount":"1.00","commodity":"EUR"}]}`},
-		{`{"op":"deposit","id":"d1","account":"c:1","amount":"2.00","commodity":"EUR"}`, 409,
-			`{"status":"rejected","reason":"id is taken","error":"id is taken: \"d1\" is that of a message that says something else, or has other numbers: give this one an id of its own"}`},
-		{`{"op":"deposit","id":"d1","account":"c:1","amount":"1.00","commodity":"EUR","sequence":"x=1"}`, 409,
-			`{"status":"rejected","reason":"id is taken","error":"id is taken: \"d1\" is that of a message that says something else, or has other numbers: give this one an id of its own"}`},
-		{`{ "op": "deposit", "account": "c:1", "amount": "1.00", "commodity": "EUR", "id": "d1" }`, 200, `{"status":"applied"}`},
-		{`{"op":"deposit","account":"c:1","amount":"10.00","commodity":"EUR"}`, 200, `{"status":"applied"}`},
-		{withdraw, 409, `{"status":"rejected","reason":"no cover","error":"no cover: c:1 has 1.00 EUR, of which withdraw cannot take 5.00 EUR"}`},
-		{total, 200, `{"status":"applied","totals":[{"amount":"1.00","commodity":"EUR"}]}`},
-	}
-	s := serve(t, "-db", db)
-	for _, step := range steps {
-		code, answer := post(t, client, s.url, step.message)
-		assert.Equal(t, step.code, code, step.message)
-		assert.JSONEq(t, step.answer, answer, step.message)
-	}
-	var senders sync.WaitGroup
-	for range 20 {
-		senders.Go(func() {
-			code, answer := post(t, client, s.url, `{"op":"deposit","id":"at once","account":"c:1","amount":"100.00","commodity":"EUR"}`)
-			assert.Equal(t, 200, code, answer)
-		})
-	}
-	senders.Wait()
-	code, summary := s.stop()
-	assert.Equal(t, exitGood, code, summary)
-	assert.NotContains(t, summary, "✗")
-
-	s = serve(t, "-db", db)
-	for _, step := range []int{1, 2, 3} {
-		code, answer := post(t, client, s.url, steps[step].message)
-		assert.Equal(t, steps[step].code, code)
-		assert.JSONEq(t, steps[step].answer, answer)
-	}
-	_, answer := post(t, client, s.url, `{"op":"buying_power","client":"c"}`)
-	assert.JSONEq(t, `{"status":"applied","totals":[{"amount":"111.00","commodity":"EUR"}]}`, answer)
-	s.stop()
 }
 
 // Without a host -listen means this machine.

@@ -39,8 +39,8 @@ type Run struct {
 // Took is how long the handler ran.
 func (r Run) Took() time.Duration { return r.Stop.Sub(r.Start) }
 
-// Audit follows a run. Handlers call Ran, at any time; all else is called by one
-// goroutine at a time. What it found is read after the last call.
+// Audit follows a run. Handlers call Ran, at any time, as does who rejects a message
+// with Rejected; all else is called by one goroutine at a time. What it found is read after the last call.
 type Audit struct {
 	Outcomes   Outcomes
 	Money      *Money
@@ -52,7 +52,7 @@ type Audit struct {
 	Early []Record
 
 	// OnProblem, if set, is told of messages that were not applied, and of
-	// those that were though they should have been rejected.
+	// those that were though they should have been rejected, from several goroutines.
 	OnProblem func(r Record, v Verdict)
 
 	keep int
@@ -115,6 +115,10 @@ func (a *Audit) Ended(id uint64, stopped bool) (counts, copied bool) {
 	return true, r.Copy
 }
 
+// Rejected takes the record of a message that was rejected before it could run, for
+// its ID. It may be called from any goroutine.
+func (a *Audit) Rejected(r Record) { a.judge(r) }
+
 // Finished takes the record of a message that has ended; one without a message
 // did not run. Records come in any order and are processed in that of their IDs.
 func (a *Audit) Finished(r Record) {
@@ -165,6 +169,11 @@ func (a *Audit) process(r Record) {
 	if r.Err == nil {
 		a.Money.applied(r)
 	}
+	a.judge(r)
+}
+
+// judge counts the outcome of a message, and tells of it if it was not applied.
+func (a *Audit) judge(r Record) {
 	verdict := a.Outcomes.Add(r)
 	if a.OnProblem != nil && verdict != Applied {
 		a.OnProblem(r, verdict)

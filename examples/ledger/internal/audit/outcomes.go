@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 )
@@ -34,8 +35,10 @@ func (v Verdict) String() string {
 // Good reports whether the message ended as it should.
 func (v Verdict) Good() bool { return v == Applied || v == RejectedAsExpected }
 
-// Outcomes counts how messages ended.
+// Outcomes counts how messages ended. Add may be called from several goroutines; the
+// rest is read after the last call.
 type Outcomes struct {
+	adding  sync.Mutex
 	Count   [Broken + 1]int
 	Held    int // expectations that held
 	reasons map[string]*Why
@@ -79,6 +82,8 @@ func (o *Outcomes) Reasons() []Why {
 // Add takes a message that has ended.
 func (o *Outcomes) Add(r Record) Verdict {
 	v := Judge(r)
+	o.adding.Lock()
+	defer o.adding.Unlock()
 	o.Count[v]++
 	if r.Err == nil {
 		o.Held += len(r.Message.Expect)

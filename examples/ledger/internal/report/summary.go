@@ -262,12 +262,15 @@ func (s *Summary) writeReasons(p *page, heading string, outcomes *audit.Outcomes
 		if why.Verdict == audit.RejectedAsExpected {
 			expected = ", as expected"
 		}
-		place := fmt.Sprintf("message %d", why.ID)
-		if why.Line > 0 {
-			place = fmt.Sprintf("line %d", why.Line)
+		place := ""
+		switch {
+		case why.Line > 0:
+			place = fmt.Sprintf("line %d: ", why.Line)
+		case why.ID > 0:
+			place = fmt.Sprintf("message %d: ", why.ID)
 		}
 		p.row("  %9s  %s%s", count(why.Count), why.Reason, expected)
-		p.row("             such as %s: %s", place, why.Example)
+		p.row("             such as %s%s", place, why.Example)
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Service) letGo(ctx context.Context) error {
 // forgets it. If that cannot be recorded, nothing goes on.
 func (s *Service) gaveUp(ctx context.Context, e *ordering.Event, cause error) error {
 	rejection := book.Rejection{Reason: book.Contradiction, Detail: cause.Error()}
-	refusal := store.Refusal{Event: e.Name(), Input: inputOf(e), Line: lineOf(e), Message: e.Payload, Rejection: rejection}
+	refusal := store.Refusal{Event: e.Name(), Input: s.inputOf(e), Line: lineOf(e), Message: e.Payload, Rejection: rejection}
 	m, err := decode(e)
 	if err == nil {
 		err = s.cfg.Store.Refuse(ctx, refusal)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/ordering"
@@ -44,10 +45,13 @@ func (s *Service) apply(ctx context.Context, e *ordering.Event, m *book.Message)
 			result.Changes = tx.Changes()
 		}
 	}
+	if e.IsCommand() && isIDTaken(err) {
+		return result, dispatcher.Permanent(err) // see failureFor
+	}
 	if rejection, ok := book.Refused(err); ok {
 		err = nil
 		result.Answer.Rejection = rejection
-		result.Refusal = &store.Refusal{Event: e.Name(), Input: inputOf(e), Line: lineOf(e), Message: e.Payload, Rejection: *rejection}
+		result.Refusal = &store.Refusal{Event: e.Name(), Input: s.inputOf(e), Line: lineOf(e), Message: e.Payload, Rejection: *rejection}
 	}
 	if result.Known != nil {
 		result.Known.Answer = result.Answer

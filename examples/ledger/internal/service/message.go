@@ -24,7 +24,7 @@ func eventOf(line int, m *book.Message) (*ordering.Event, error) {
 // decode returns the message that an event carries, with its sender's numbers.
 func decode(e *ordering.Event) (*book.Message, error) {
 	m, err := book.ParsePayload(e.Payload)
-	if err == nil && inputOf(e) == 0 {
+	if err == nil && hasNumbers(e) {
 		m.Sequence = e.Positions
 	}
 	return m, err
@@ -48,15 +48,22 @@ func lineOf(e *ordering.Event) int {
 	return line
 }
 
-// inputOf returns the input that a message was numbered for, 0 if its sender
-// numbered it.
-func inputOf(e *ordering.Event) (id int64) {
-	stream := e.Positions[0].Stream
-	if !book.OwnStreams.Contains(stream) {
+// hasNumbers reports whether a message has numbers that its sender gave it.
+func hasNumbers(e *ordering.Event) bool {
+	return len(e.Positions) > 0 && !book.OwnStreams.Contains(e.Positions[0].Stream)
+}
+
+// inputOf returns the input that a message was read from, 0 if its sender numbered
+// it. That of a command is the present one.
+func (s *Service) inputOf(e *ordering.Event) (id int64) {
+	switch {
+	case e.IsCommand():
+		return s.cfg.Input()
+	case hasNumbers(e):
 		return 0
 	}
 	level := 0
-	for segment := range stream.Segments() {
+	for segment := range e.Positions[0].Stream.Segments() {
 		if level == 1 {
 			id, _ = strconv.ParseInt(segment, 10, 64) // as offerNumbered wrote it
 		}

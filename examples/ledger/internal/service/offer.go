@@ -18,19 +18,32 @@ import (
 // too many are pending. If it has no numbers of its own it gets some: then the
 // order of calls is the order of the messages.
 func (s *Service) Submit(ctx context.Context, line int, m *book.Message) error {
-	return s.offer(ctx, line, m, func(ordering.Outcome) {})
+	e, err := eventOf(line, m)
+	if err != nil {
+		return err
+	}
+	return s.offer(ctx, line, m, e, func(ordering.Outcome) {})
 }
 
 // Do runs a message and waits for its answer, which comes when the effect is
-// durable. When ctx ends first, what becomes of the message is not known.
+// durable. A message with an ID and no numbers is a command: a repeat gets the
+// answer to the first copy. When ctx ends first, what becomes of the message is not
+// known.
 func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
+	e, err := eventOf(0, m)
+	if err != nil {
+		return book.Reply{}, err
+	}
+	if len(e.Positions) == 0 {
+		e.ID = m.ID
+	}
 	told := make(chan ordering.Outcome, 1)
-	if err := s.offer(ctx, 0, m, func(o ordering.Outcome) { told <- o }); err != nil {
+	if err := s.offer(ctx, 0, m, e, func(o ordering.Outcome) { told <- o }); err != nil {
 		return book.Reply{}, err
 	}
 	select {
 	case o := <-told:
-		return answerOf(o)
+		return answerOf(e, o)
 	case <-ctx.Done():
 		return book.Reply{}, context.Cause(ctx)
 	}
@@ -38,20 +51,22 @@ func (s *Service) Do(ctx context.Context, m *book.Message) (book.Reply, error) {
 
 // Errors of [Service.Do] for messages that did not run.
 var (
-	// ErrDone says that the message was done before. The reply is what was
-	// answered then.
+	// ErrDone says that the message was done before, by its numbers. The reply is
+	// what was answered then.
 	ErrDone = errors.New("the message was done before")
 	// ErrHeld says that the message is kept until those come that its numbers
 	// say are before it.
 	ErrHeld = errors.New("the message waits for earlier ones")
 )
 
-// answerOf is what an outcome means for the sender.
-func answerOf(o ordering.Outcome) (book.Reply, error) {
-	switch o.Result {
-	case ordering.Held:
+// answerOf is what an outcome means for the sender of a message.
+func answerOf(e *ordering.Event, o ordering.Outcome) (book.Reply, error) {
+	switch {
+	case o.Result == ordering.Held:
 		return book.Reply{}, ErrHeld
-	case ordering.Applied, ordering.Duplicate:
+	case o.Result == ordering.Applied, o.Result == ordering.Duplicate:
+	case rejectsCommand(e, o):
+		return book.Reply{}, idTaken(e.ID)
 	default:
 		return book.Reply{}, o.Err
 	}
@@ -59,34 +74,39 @@ func answerOf(o ordering.Outcome) (book.Reply, error) {
 	if err == nil {
 		err = answer.Err()
 	}
-	if err == nil && o.Result == ordering.Duplicate {
+	if err == nil && o.Result == ordering.Duplicate && !e.IsCommand() {
 		err = ErrDone
 	}
 	return answer.Reply, err
 }
 
+// rejectsCommand reports whether an outcome is that of a command with the ID of
+// another message: the sequencer has refused it, knowing another command with the
+// ID, or the handler has, see [failureFor].
+func rejectsCommand(e *ordering.Event, o ordering.Outcome) bool {
+	return e.IsCommand() && (o.Result == ordering.Refused || o.Result == ordering.Failed)
+}
+
 // Receiver returns what takes messages from a queue, with numbers of their own.
 func (s *Service) Receiver() rabbitmq.Receiver { return rabbitmq.Events(s.sequencer) }
 
-// offer gives a message to the sequencer, with its own numbers or new ones. When
-// it has returned nil, told is called with what became of the message.
-func (s *Service) offer(ctx context.Context, line int, m *book.Message, told func(ordering.Outcome)) error {
-	e, err := eventOf(line, m)
-	if err != nil {
-		return err
-	}
+// offer gives a message to the sequencer: as a command, with its own numbers, or
+// with new ones. When it has returned nil, told is called with what became of the
+// message.
+func (s *Service) offer(ctx context.Context, line int, m *book.Message, e *ordering.Event, told func(ordering.Outcome)) error {
 	var claim lockkeys.Claim
-	if err := m.Claim(&claim); err != nil {
+	err := m.Claim(&claim)
+	if err != nil {
 		return err
 	}
 	done := func(e *ordering.Event, o ordering.Outcome) {
 		s.ended(line, m, e, o)
 		told(o)
 	}
-	if len(e.Positions) == 0 {
-		err = s.offerNumbered(ctx, e, &claim, done)
-	} else {
+	if e.IsCommand() || hasNumbers(e) {
 		err = s.sequencer.Offer(ctx, e, done)
+	} else {
+		err = s.offerNumbered(ctx, e, &claim, done)
 	}
 	if err == nil {
 		s.counts.accepted.Add(1)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -14,23 +15,27 @@ import (
 // ended takes what became of a message that was offered.
 func (s *Service) ended(line int, m *book.Message, e *ordering.Event, o ordering.Outcome) {
 	switch o.Result {
+	case ordering.Refused, ordering.Failed:
+		if rejectsCommand(e, o) {
+			s.cfg.Audit.Rejected(audit.Record{Event: e.Name(), Line: line, Message: m, Err: idTaken(e.ID)})
+			break
+		}
+		s.counts.refused.Add(1)
+		if s.cfg.OnRefused != nil {
+			s.cfg.OnRefused(line, m, o.Err)
+		}
 	case ordering.Applied:
 		s.counts.applied.Add(1)
 		s.first()
 	case ordering.Duplicate:
 		s.counts.before.Add(1)
 		if s.cfg.OnBefore != nil {
-			s.cfg.OnBefore(e.Name(), inputOf(e) == 0, line, m)
+			s.cfg.OnBefore(e.Name(), hasNumbers(e), line, m)
 		}
 		s.tellFirst()
 	case ordering.Held:
 		s.counts.held.Add(1)
-	case ordering.Refused:
-		s.counts.refused.Add(1)
-		if s.cfg.OnRefused != nil {
-			s.cfg.OnRefused(line, m, o.Err)
-		}
-	default: // Unfinished: under the policy Stop there is no other failure
+	default: // Unfinished
 		s.counts.unfinished.Add(1)
 		if errors.Is(o.Err, ordering.ErrFenced) {
 			s.abort(fmt.Errorf("another program has taken over the database: %w", o.Err))

@@ -3,8 +3,8 @@
 //
 // It is what a user of Interlock writes. The way of a message:
 //
-//	file, HTTP ─▶ Submit, Do (offer.go): a number on each of its streams, if its sender gave it none
-//	queue ─▶ Receiver            │
+//	file, HTTP ─▶ Submit, Do (offer.go): a number on each of its streams, if its sender gave it
+//	queue ─▶ Receiver            │       none; or a command, if it comes over HTTP and has an ID
 //	                             ▼
 //	            ordering.Sequencer[*book.Message]
 //	              decode: the message that an event has, once for each        message.go
@@ -41,7 +41,7 @@ type Config struct {
 	Store store.Store
 	// Input tells apart what messages come from: those without numbers of
 	// their own get some that are unique to it, the same ones each time. It is
-	// called once, when the first of them has come. Default: 0.
+	// not called before the first of them has come. Default: 0.
 	Input   func() int64
 	Workers int
 	Policy  dispatcher.Policy
@@ -117,10 +117,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		Handler: s.handle,
 		// Messages on one account share a transaction.
 		Together: together,
-		// A message that the book rejects is done. When one cannot be done, when the
-		// disk is full for example, nothing more is tried: those that build on it must
-		// not run without it.
-		Failure: dispatcher.Stop,
+		// A message that the book rejects is done, and no failure.
+		Failure:    dispatcher.Stop,
+		FailureFor: failureFor,
 		// A handler here cannot end the process; whoever kills it does so from outside.
 		MaxCrashes: -1,
 		DeadLetter: s.gaveUp,

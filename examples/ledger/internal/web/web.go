@@ -122,6 +122,9 @@ func take(doer Doer, w http.ResponseWriter, r *http.Request) (code int, a Answer
 		return http.StatusBadRequest, Answer{Status: Malformed, Error: "the request has no whole body: " + err.Error()}
 	}
 	m, err := book.Decode(body)
+	if err == nil {
+		err = identify(m, r.Header)
+	}
 	if err != nil {
 		return http.StatusBadRequest, Answer{Status: Malformed, Error: err.Error()}
 	}
@@ -138,7 +141,11 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 		return http.StatusOK, replied(Applied, reply)
 	}
 	if rejection, ok := book.Refused(err); ok {
-		return http.StatusConflict, Answer{Status: Rejected, Reason: rejection.Reason, Error: rejection.Error()}
+		code = http.StatusConflict
+		if rejection.Reason == book.IDTaken {
+			code = http.StatusUnprocessableEntity
+		}
+		return code, Answer{Status: Rejected, Reason: rejection.Reason, Error: rejection.Error()}
 	}
 	switch {
 	case errors.Is(err, service.ErrDone):

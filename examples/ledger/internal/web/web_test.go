@@ -64,6 +64,8 @@ func TestAnswers(t *testing.T) {
 			`{"status":"rejected","reason":"no cover","error":"no cover: none"}`},
 		"unmet": {good, answering{err: handlerError(&book.UnmetError{Expectation: book.Expectation{Account: "a", Balance: amount}})}, 409,
 			`{"status":"rejected","reason":"expectation not met","error":"expectation not met: a has 0, expected 2.50"}`},
+		"id is taken": {good, answering{err: &book.Rejection{Reason: book.IDTaken, Detail: "d1"}}, 422,
+			`{"status":"rejected","reason":"id is taken","error":"id is taken: d1"}`},
 		"closed":  {good, answering{err: ordering.ErrClosed}, 503, `{"status":"refused","error":"the service is ending"}`},
 		"stopped": {good, answering{err: fmt.Errorf("%w: disk full", ordering.ErrStopped)}, 503, `{"status":"refused","error":"the service has stopped after a failure"}`},
 		"done":    {good, answering{err: service.ErrDone}, 200, `{"status":"done before"}`},
@@ -86,6 +88,62 @@ func TestAnswers(t *testing.T) {
 			assert.Equal(t, c.code, r.Code)
 			assert.Equal(t, "application/json", r.Header().Get("Content-Type"))
 			assert.JSONEq(t, c.want, r.Body.String())
+		})
+	}
+}
+
+// remembering is a service that keeps the IDs of the messages that it gets.
+type remembering struct {
+	answering
+	ids *[]string
+}
+
+func (r remembering) Do(_ context.Context, m *book.Message) (book.Reply, error) {
+	*r.ids = append(*r.ids, m.ID)
+	return book.Reply{}, nil
+}
+
+// The header Idempotency-Key is the ID of the message, as "id" in the body is.
+func TestTheKeyIsTheID(t *testing.T) {
+	const plain, named = `{"op":"end_of_day"}`, `{"op":"end_of_day","id":"a"}`
+	for name, c := range map[string]struct {
+		body   string
+		values []string
+		id     string
+		err    string // "" if the message is run
+	}{
+		"neither":          {body: plain},
+		"the header":       {body: plain, values: []string{"a"}, id: "a"},
+		"quoted":           {body: plain, values: []string{`"a b"`}, id: "a b"},
+		"the body":         {body: named, id: "a"},
+		"both":             {body: named, values: []string{`"a"`}, id: "a"},
+		"they differ":      {body: named, values: []string{"b"}, err: `Idempotency-Key "b" and "id" "a" differ: send one of them`},
+		"twice":            {body: plain, values: []string{"a", "a"}, err: "Idempotency-Key is given twice: send it once"},
+		"empty":            {body: plain, values: []string{""}, err: `Idempotency-Key "": empty: give each message a key of its own`},
+		"quoted and empty": {body: plain, values: []string{`""`}, err: `Idempotency-Key "\"\"": empty: give each message a key of its own`},
+		"half quoted":      {body: plain, values: []string{`"a`}, err: `Idempotency-Key "\"a": the closing quotation mark is missing`},
+		"one mark":         {body: plain, values: []string{`"`}, err: `Idempotency-Key "\"": the closing quotation mark is missing`},
+		"escaped":          {body: plain, values: []string{`"a\"b"`}, err: `Idempotency-Key "\"a\\\"b\"": has a quotation mark or a backslash: choose a key without`},
+		"a list":           {body: plain, values: []string{`"a", "b"`}, err: `Idempotency-Key "\"a\", \"b\"": has a quotation mark or a backslash: choose a key without`},
+		"too long":         {body: plain, values: []string{strings.Repeat("x", 201)}, err: `id "` + strings.Repeat("x", 80) + `": longer than 200 characters: use a shorter one`},
+		"no UTF-8":         {body: plain, values: []string{"\xff"}, err: `id "\xff": not UTF-8: convert the input`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ids []string
+			request := httptest.NewRequest(http.MethodPost, "/messages", strings.NewReader(c.body))
+			request.Header["Idempotency-Key"] = c.values
+			r := httptest.NewRecorder()
+			web.Handler(remembering{ids: &ids}, web.Config{}).ServeHTTP(r, request)
+			var answer web.Answer
+			require.NoError(t, json.Unmarshal(r.Body.Bytes(), &answer))
+			if c.err == "" {
+				assert.Equal(t, web.Answer{Status: web.Applied}, answer)
+				assert.Equal(t, []string{c.id}, ids)
+				return
+			}
+			assert.Equal(t, http.StatusBadRequest, r.Code)
+			assert.Equal(t, web.Answer{Status: web.Malformed, Error: c.err}, answer)
+			assert.Empty(t, ids)
 		})
 	}
 }

@@ -52,7 +52,7 @@ func TestEnqueueAll(t *testing.T) {
 				on("1", "b", "a"), on("2", "a"), on("3", "c!"), on("4", "b"),
 			}, at("a", 1), at("b", 0), at("elsewhere", 0))
 			require.NoError(t, err)
-			assert.Equal(t, []string{"1: b=1, a=2", "2: a=3", "3: c=1", "4: b=2"}, numbered(added))
+			assert.Equal(t, []string{"1: b=1, a=2", "2: a=3", "3: c=1;end", "4: b=2"}, numbered(added))
 			for _, a := range added {
 				var name string
 				require.NoError(t, tx.QueryRow(`SELECT name FROM outbox_events WHERE id = $1`, a.Row).Scan(&name))

@@ -146,6 +146,19 @@ func (c *memoryConsumer) firstHeldLocked(stream lockkeys.Key) (number uint64) {
 	return number
 }
 
+// Reached implements [Reader].
+func (r memoryReader) Reached(ctx context.Context, stream lockkeys.Key) (uint64, error) {
+	c, err := r.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer r.leave()
+	if st := c.streams[stream]; st != nil {
+		return st.last, nil
+	}
+	return 0, nil
+}
+
 // Backlog implements [Reader].
 func (r memoryReader) Backlog(ctx context.Context) ([]lockkeys.Key, error) {
 	c, err := r.enter(ctx)

@@ -91,6 +91,10 @@ type Reader interface {
 	// order: what a resumption had not come through when the process ended.
 	Backlog(ctx context.Context) ([]lockkeys.Key, error)
 
+	// Reached returns the place up to which every number of a stream is done, 0 for a
+	// stream without one: what a source that can be read again goes on behind.
+	Reached(ctx context.Context, stream lockkeys.Key) (uint64, error)
+
 	// Decisions lists what people decided, newest first: the job states with a
 	// JobState.By that ended before a time, or all for the zero time. There are
 	// limit of them at most, and beyond that only those that ended at the same

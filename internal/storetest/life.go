@@ -31,6 +31,7 @@ func (h *holder) calls(ctx context.Context) map[string]error {
 	errs["Unpark"] = h.term.Unpark(ctx, []string{"p"}, h.fences)
 	_, errs["Parked"] = h.term.Parked(ctx)
 	_, errs["Backlog"] = h.term.Backlog(ctx)
+	_, errs["Reached"] = h.term.Reached(ctx, key)
 	_, errs["Look"] = h.term.Look(ctx, event("x", "a=1").Positions)
 	_, errs["Prune"] = h.term.Prune(ctx, at, time.Time{})
 	return errs

@@ -182,8 +182,20 @@ var termTests = []test{
 		f.ok(err)
 		require.Equal(f, []lockkeys.Key{lockkeys.Must("b")}, backlog)
 		f.unpark("p")
+		reached := func(r ordering.Reader, stream string) uint64 {
+			last, err := r.Reached(f.ctx, lockkeys.Must(stream))
+			f.ok(err)
+			return last
+		}
+		require.Zero(f, reached(r, "c"))
+		f.acquire("c")
+		f.commit("c=1", "c=2", "c=4")
+		require.EqualValues(f, 2, reached(r, "c"))
+		f.commit("c=3")
+		require.EqualValues(f, 4, reached(r, "c"))
 
 		unknown := f.store.Reader("nobody")
+		require.Zero(f, reached(unknown, "c"))
 		parked, err = unknown.Parked(f.ctx)
 		f.ok(err)
 		require.Empty(f, parked)

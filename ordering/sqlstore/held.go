@@ -257,6 +257,21 @@ func (r reader) Backlog(ctx context.Context) (list []lockkeys.Key, err error) {
 	return list, storeError("backlog", err)
 }
 
+// Reached implements [ordering.Reader].
+func (r reader) Reached(ctx context.Context, stream lockkeys.Key) (last uint64, err error) {
+	if err := r.store.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer r.store.gate.leave()
+	consumer, err := r.store.consumer(ctx, r.name)
+	if err != nil || consumer == 0 {
+		return 0, storeError("reached", err)
+	}
+	err = each(ctx, r.store.db, func(scan func(...any) error) error { return scan(&last) },
+		`SELECT last FROM ordering_streams WHERE consumer = $1 AND stream = $2`, consumer, stream.String())
+	return last, storeError("reached", err)
+}
+
 // clean makes text valid for any database: PostgreSQL accepts neither NUL nor
 // invalid UTF-8.
 func clean(text string) string {

@@ -72,7 +72,7 @@ var termTests = []test{
 		next := f.next("heir")
 		for name, err := range f.calls(f.ctx) {
 			switch name {
-			case "Begin", "Held", "Parked", "Backlog", "Decisions", "Unmark":
+			case "Begin", "Held", "Parked", "Backlog", "Reached", "Decisions", "Unmark":
 				f.ok(err)
 			default:
 				f.isOver(err, next.term.Info(), name)

@@ -132,11 +132,11 @@ var ErrComponent = sqldb.ErrComponent
 
 // Migrate migrates the caller's own tables in the same database: it runs those
 // of the steps that it has not run before under the name component, which has 1
-// to 64 ASCII letters, digits, or any of _ - . /; "ordering" and "outbox" are
-// reserved for the library, and refused with [ErrComponent]. Steps are SQL; a
-// released step must not be changed, new ones are appended. Several processes
-// may call Migrate at once. The error wraps [ordering.ErrSchema] if the tables
-// were made by a program that has more steps.
+// to 64 ASCII letters, digits, or any of _ - . /; "ordering", "outbox",
+// "eventlog" and "saga" are reserved for the library, and refused with
+// [ErrComponent]. Steps are SQL; a released step must not be changed, new ones are
+// appended. Several processes may call Migrate at once. The error wraps
+// [ordering.ErrSchema] if the tables were made by a program that has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
 	if err := sqldb.CheckComponent(component); err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -238,7 +239,7 @@ func loadRuns(d Dialect, n int) string {
 		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
 		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
 		ORDER BY b.stream, b.number`,
-		repeat(d, n, "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
+		sqldb.Repeat(d, n, "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
 }
 
 func streamsOf(e *ordering.Event) []string {

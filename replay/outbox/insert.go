@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -70,12 +71,12 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.
 
 // insertEvents inserts the events whose names are new. Their rows are in their order.
 func insertEvents(d Dialect, n int) string {
-	return `INSERT INTO outbox_events (name, streams, size, created, sent, body) VALUES ` + repeat(d, n, "(?, ?, ?, ?, ?, ?)") + `
+	return `INSERT INTO outbox_events (name, streams, size, created, sent, body) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?)") + `
 		ON CONFLICT (name) DO NOTHING RETURNING name, id`
 }
 
 func insertPositions(d Dialect, n int) string {
-	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` + repeat(d, n, "(?, ?, ?, ?)")
+	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?)")
 }
 
 // taken returns the error for an event whose ID exists already: ErrDuplicateID if

@@ -73,7 +73,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	end, ended := ctx.Done(), false
-	wake := l.box.wake()
+	wake := l.box.Notices()
 	for look := true; ; {
 		if look && !ended {
 			if err := l.look(ctx, work); err != nil {
@@ -89,7 +89,7 @@ func (l *leader) run(ctx context.Context) (err error) {
 		case <-end:
 			end, ended = nil, true
 		case <-wake:
-			wake, look, l.news = l.box.wake(), true, true
+			wake, look, l.news = l.box.Notices(), true, true
 		case <-timer.C:
 			look = true
 		case r := <-l.results:

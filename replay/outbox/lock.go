@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -62,7 +63,7 @@ func (o *Outbox) lock(ctx context.Context, tx transaction, streams []lockkeys.Ke
 // lockStreams creates missing rows. A stream without an event has the last number
 // 0.
 func lockStreams(d Dialect, n int) string {
-	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, 0, 0)") + `
+	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + sqldb.Repeat(d, n, "(?, 0, 0)") + `
 		ON CONFLICT (stream) DO UPDATE SET last = s.last RETURNING stream, last`
 }
 

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
 // mark marks confirmed events as sent.
@@ -29,7 +31,7 @@ func (l *leader) markSent(ctx context.Context, db database) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
-	ids := "(" + repeat(l.box.dialect, len(l.confirmed), "?") + ")"
+	ids := "(" + sqldb.Repeat(l.box.dialect, len(l.confirmed), "?") + ")"
 	if _, err := tx.ExecContext(ctx, `UPDATE outbox_positions SET sent = TRUE WHERE event IN `+ids, l.confirmed...); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -81,7 +82,7 @@ func beforeEpoch(epoch uint16) int64 { return int64(ordering.Position{Epoch: epo
 func nextNumbers(d Dialect, n int, epoch uint16) string {
 	before, most := beforeEpoch(epoch), int64(ordering.MaxNumber)
 	next := fmt.Sprintf(`CASE WHEN s.last < %[1]d THEN excluded.last ELSE s.last + (excluded.last - %[1]d) END`, before)
-	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + repeat(d, n, "(?, ?, ?)") + `
+	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?)") + `
 		ON CONFLICT (stream) DO UPDATE SET last = ` + next + `,
 			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE ` + next + ` END
 		` + fmt.Sprintf(`WHERE s.ended = 0 AND (s.last <= %[1]d OR (s.last - 1) %% %[2]d + 1 + (excluded.last - %[1]d) <= %[2]d)`, before, most) + `

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -84,7 +85,7 @@ func (o *Outbox) giveUp(ctx context.Context, tx *sql.Tx, ids []any, reason strin
 		{`UPDATE outbox_positions SET sent = TRUE WHERE event` + in, nil},
 		{`UPDATE outbox_events SET sent = ? WHERE id` + in, []any{now}},
 	} {
-		done, err := tx.ExecContext(ctx, repeat(o.dialect, 1, statement.text), append(statement.args, ids...)...)
+		done, err := tx.ExecContext(ctx, sqldb.Repeat(o.dialect, 1, statement.text), append(statement.args, ids...)...)
 		if err == nil && i == 0 {
 			numbers, err = done.RowsAffected()
 		}

@@ -62,8 +62,8 @@ func (o *Outbox) Notify() {
 	o.mu.notice = make(chan struct{})
 }
 
-// wake returns a channel that is closed by the next notice.
-func (o *Outbox) wake() <-chan struct{} {
+// Notices returns a channel that is closed by the next call of Notify.
+func (o *Outbox) Notices() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.notice

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
 // pruneBatch bounds the events deleted by one transaction, so that producers never
@@ -44,7 +46,7 @@ func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
 		return 0, err
 	}
 	for _, table := range []string{"outbox_positions", "outbox_parked"} {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE event IN (`+repeat(o.dialect, len(ids), "?")+`)`, ids...); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE event IN (`+sqldb.Repeat(o.dialect, len(ids), "?")+`)`, ids...); err != nil {
 			return 0, err
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strconv"
-	"strings"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -14,27 +12,6 @@ import (
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// repeat returns n copies of part, separated by commas, with its question marks
-// in the form of the database. SQLite understands the $1 of PostgreSQL as well,
-// but takes time square in the number of them.
-func repeat(d Dialect, n int, part string) string {
-	text := strings.TrimSuffix(strings.Repeat(part+", ", n), ", ")
-	if d == SQLite {
-		return text
-	}
-	var b strings.Builder
-	for i := 1; ; i++ {
-		before, after, found := strings.Cut(text, "?")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(i))
-		text = after
-	}
 }
 
 // lastOf returns the place of the last number of a stream, 0 if there is none, and whether

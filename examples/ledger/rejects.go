@@ -24,6 +24,7 @@ import (
 // adds what that one could not write.
 type rejects struct {
 	stderr io.Writer
+	input  string // the file that is read, "" if it is none
 
 	mu       sync.Mutex
 	path     string   // "" for a temporary file, made when there is something to keep
@@ -45,9 +46,12 @@ type reject struct {
 	Bytes   []byte        `json:"bytes,omitempty"` // the same, in place of Raw, of what is no text
 }
 
-// place is where the message stood, or which one it is if it stood nowhere.
-func (r reject) place() string {
-	if r.Line > 0 || r.Message == nil {
+// place is where the message stood in an input, or which one it is if it stood nowhere.
+func (r reject) place(input string) string {
+	switch {
+	case r.Line > 0 && input != "":
+		return fmt.Sprintf("%s: line %d", input, r.Line)
+	case r.Line > 0 || r.Message == nil:
 		return fmt.Sprintf("line %d", r.Line)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %.80s", r.Message.Op, ordering.FormatSequenceID(r.Message.Sequence)))
@@ -58,8 +62,12 @@ const maxReported = 10
 
 // newRejects opens the file, if it has a path. The last line of it is cut off if
 // the program was killed while it wrote it.
-func newRejects(path string, stderr io.Writer) (*rejects, error) {
+func newRejects(o *options, stderr io.Writer) (*rejects, error) {
+	path := o.rejects
 	r := &rejects{path: path, stderr: stderr, kept: map[[sha256.Size]byte]struct{}{}}
+	if o.in != "-" {
+		r.input = o.in
+	}
 	if path == "" {
 		return r, nil
 	}
@@ -155,7 +163,7 @@ func (r *rejects) keep(what reject, report bool) {
 func (r *rejects) report(what reject) {
 	r.reported++
 	if r.reported <= maxReported {
-		fmt.Fprintf(r.stderr, "%s: %s: %s\n", what.place(), what.Verdict, what.Reason)
+		fmt.Fprintf(r.stderr, "%s: %s: %s\n", what.place(r.input), what.Verdict, what.Reason)
 	}
 }
 

@@ -102,7 +102,7 @@ func (t *term) submitAll(ctx context.Context, source feed.Source, summary *repor
 		case next.err == io.EOF:
 			return nil
 		case next.err != nil:
-			return fmt.Errorf("input: %w", next.err)
+			return fmt.Errorf("%s: %w", t.input, next.err)
 		}
 		if err := t.service.Submit(ctx, next.item.Line, next.item.Message); err != nil {
 			return err

@@ -194,6 +194,86 @@ func TestCutCSV(t *testing.T) {
 	assert.Equal(t, "account,commodity,own_balance,subtree_balance\na,EUR,2,2\nb,EUR,-6,-6\nc,EUR,4,4\n", readFile(t, out))
 }
 
+// The end of a download that broke off is told by file and line, and is not applied;
+// the whole file goes on from there, whatever its name is by then.
+func TestCutDownload(t *testing.T) {
+	t.Parallel()
+	whole := `"txnidx","date","description","account","amount","commodity","comment"
+"1","2024-01-01","rent","a","5.00","EUR",""
+"1","2024-01-01","rent","b","-5.00","EUR",""
+"2","2024-01-02","food, and
+a receipt","a","7.00","EUR",""
+"2","2024-01-02","food, and
+a receipt","b","-7.00","EUR",""
+"2","2024-01-02","food, and
+a receipt","a","1.00","EUR",""
+"2","2024-01-02","food, and
+a receipt","b","-1.00","EUR",""
+`
+	for name, c := range map[string]struct {
+		cut     string // where the part ends
+		problem string // what is told; "" if the part looks whole
+		done    int    // messages of the part that were applied
+		added   int    // by the whole
+	}{
+		"within a number":          {`"a","7.`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
+		"within a field's text":    {`"food, and`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
+		"between two fields":       {`"a","7.00",`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
+		"before the last quote":    {`"b","-7.00","EUR","`, `line 4: malformed: line 6 of the same transaction: the line has no end: the input was cut`, 1, 1},
+		"between two postings":     {`"a","7.00","EUR",""` + "\n", `line 4: malformed: the transaction does not balance, 7.00 EUR is left: was the input cut`, 1, 1},
+		"where it balances":        {`"b","-7.00","EUR",""` + "\n", "", 2, 1},
+		"behind a transaction":     {`"b","-5.00","EUR",""` + "\n", "", 1, 1},
+		"before the last line end": {`"b","-1.00","EUR",""`, "", 2, 0},
+		"within the first one":     {`"b","-5.`, `line 2: malformed: line 3 of the same transaction: the line has no end: the input was cut`, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			part, file, db, out := filepath.Join(folder, "part.csv"), filepath.Join(folder, "books.csv"), filepath.Join(folder, "ledger.db"), filepath.Join(folder, "out.csv")
+			at := strings.Index(whole, c.cut)
+			require.Positive(t, at)
+			require.NoError(t, os.WriteFile(part, []byte(whole[:at+len(c.cut)]), 0o600))
+			for range 2 {
+				r := ledger(t, "", "-in", part, "-db", db)
+				assert.Equal(t, c.problem == "", r.code == exitGood, r.stdout)
+				if c.problem != "" {
+					assert.Contains(t, r.stderr, part+": "+c.problem)
+				}
+				assert.Len(t, journalOf(t, db), c.done)
+			}
+			require.NoError(t, os.WriteFile(file, []byte(whole), 0o600))
+			for range 2 {
+				r := ledger(t, "", "-in", file, "-db", db, "-out", out)
+				require.Equal(t, exitGood, r.code, r.stdout+r.stderr)
+				assert.Len(t, journalOf(t, db), c.done+c.added)
+			}
+			assert.Equal(t, "account,commodity,own_balance,subtree_balance\na,EUR,13.00,13.00\nb,EUR,-13.00,-13.00\n", readFile(t, out))
+		})
+	}
+}
+
+// A CSV that does not tell what its numbers mean is not applied at all, so that it can
+// be once that is given.
+func TestOpenAmounts(t *testing.T) {
+	t.Parallel()
+	db, out := filepath.Join(t.TempDir(), "ledger.db"), filepath.Join(t.TempDir(), "out.csv")
+	in := write(t, "books.csv", "txnidx,account,amount,commodity\n1,a,5,EUR\n1,b,-5,EUR\n2,a,\"1,000\",EUR\n2,b,\"-1,000\",EUR\n3,a,2,EUR\n3,b,-2,EUR\n")
+	r := ledger(t, "", "-in", in, "-db", db)
+	require.Equal(t, exitBad, r.code, r.stdout)
+	assert.Contains(t, r.stdout, in+`: line 4: amount "1,000": the other numbers do not say`)
+	assert.Contains(t, r.stdout, "say which with -decimal-mark")
+	assert.Empty(t, journalOf(t, db))
+	r = ledger(t, "", "-in", in, "-db", db, "-decimal-mark", ".", "-out", out)
+	require.Equal(t, exitGood, r.code, r.stdout)
+	assert.Len(t, journalOf(t, db), 3)
+	r = ledger(t, "", "-in", in, "-db", db, "-decimal-mark", ",", "-out", out)
+	require.Equal(t, exitBad, r.code, r.stdout)
+	assert.Contains(t, r.stdout, in+": line 4: the input begins like "+in)
+	assert.Contains(t, r.stdout, "its amount means something else: with another -decimal-mark")
+	assert.Len(t, journalOf(t, db), 3)
+	assert.Equal(t, "account,commodity,own_balance,subtree_balance\na,EUR,1007,1007\nb,EUR,-1007,-1007\n", readFile(t, out))
+}
+
 // However an NDJSON input is cut, what is added later is applied once.
 func TestCutNDJSON(t *testing.T) {
 	t.Parallel()

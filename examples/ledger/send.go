@@ -30,7 +30,7 @@ func (o *options) send(ctx context.Context, stdout, stderr io.Writer) (good bool
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	in.source = in.follow(ctx, p, nil, 0)
-	rejects, err := newRejects(o.rejects, stderr)
+	rejects, err := newRejects(o, stderr)
 	if err != nil {
 		return false, err
 	}
@@ -113,9 +113,9 @@ func addAll(ctx context.Context, in *input, p *producer.Producer, rejects *rejec
 		}
 		switch {
 		case err != nil && item.Message == nil:
-			return added, malformed, fmt.Errorf("input: %w", err)
+			return added, malformed, fmt.Errorf("%s: %w", in.identity.name, err)
 		case err != nil:
-			return added, malformed, fmt.Errorf("line %d: %w", item.Line, err)
+			return added, malformed, fmt.Errorf("%s: line %d: %w", in.identity.name, item.Line, err)
 		}
 		added++
 		in.progress.ended()

@@ -51,7 +51,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 			err = errors.Join(err, t.close())
 		}
 	}()
-	if t.rejects, err = newRejects(o.rejects, stderr); err != nil {
+	if t.rejects, err = newRejects(o, stderr); err != nil {
 		return nil, err
 	}
 	if t.files, err = o.outputs(); err != nil {

@@ -18,7 +18,9 @@ import (
 //   - those of the same commodity, if a mark has one certain meaning in them;
 //   - for a point, all others, if they have no marks between groups and no comma.
 //
-// What they leave open is refused, unless the decimal mark is given.
+// What they leave open is refused, unless the decimal mark is given. Then the whole
+// input is: once the mark is known, more of it can be read, and what was applied must
+// still be its beginning.
 type styles struct {
 	given int               // the place of the decimal mark, -1 if it is not given
 	of    map[string]*style // by commodity
@@ -27,8 +29,15 @@ type styles struct {
 
 // style is what numbers have in them for certain.
 type style struct {
-	decimal, group [2]bool // by mark: as a decimal mark, and between groups
-	spaced         bool    // something else between groups
+	decimal, group [2]bool       // by mark: as a decimal mark, and between groups
+	spaced         bool          // something else between groups
+	unsure         [2]seenNumber // by mark: the first in which it may be either
+}
+
+// seenNumber is a number and where it stands; the zero value is none.
+type seenNumber struct {
+	line int
+	text string
 }
 
 const marks = ".," // their places are those in a style
@@ -86,12 +95,15 @@ func read(text string) number {
 }
 
 // see takes a number of the input.
-func (s *styles) see(commodity, text string) {
+func (s *styles) see(line int, commodity, text string) {
 	n := read(text)
 	own := s.of[commodity]
 	if own == nil {
 		own = &style{}
 		s.of[strings.Clone(commodity)] = own
+	}
+	if n.mark >= 0 && !n.certain && own.unsure[n.mark].line == 0 {
+		own.unsure[n.mark] = seenNumber{line, strings.Clone(text)}
 	}
 	for _, st := range []*style{own, &s.all} {
 		st.spaced = st.spaced || n.spaced
@@ -101,6 +113,22 @@ func (s *styles) see(commodity, text string) {
 			st.group[1-n.mark] = st.group[1-n.mark] || n.both
 		}
 	}
+}
+
+// check returns an error for the first number that all of them leave open.
+func (s *styles) check() error {
+	var first seenNumber
+	for commodity, own := range s.of {
+		for mark, n := range own.unsure {
+			if _, ok := s.isDecimal(commodity, mark); !ok && n.line > 0 && (first.line == 0 || n.line < first.line) {
+				first = n
+			}
+		}
+	}
+	if first.line == 0 {
+		return nil
+	}
+	return fmt.Errorf("line %d: amount %.40q: %w; nothing is applied before that is known", first.line, first.text, errOpen)
 }
 
 // isDecimal reports whether the mark of a number that is not certain by itself is

@@ -20,6 +20,16 @@ type Item struct {
 	// Place is where a [Seeker] goes on behind the message, if that is worth
 	// keeping; nil for most.
 	Place []byte
+	// Parts are the lines of a message that has several, one for each of its
+	// postings. Of an input that was cut it may have only the first ones. nil for a
+	// message of one line.
+	Parts []Part
+}
+
+// Part is a line of a message.
+type Part struct {
+	Line int
+	Text string // as it stands in the input, with its end
 }
 
 // Source gives the messages of an input in order. Next returns io.EOF after

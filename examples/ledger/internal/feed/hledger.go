@@ -102,7 +102,11 @@ func (h *hledger) begin() error {
 		if err != nil {
 			return err
 		}
-		h.styles.see(fields[h.columns["commodity"]], fields[h.columns["amount"]])
+		line, _ := h.csv.FieldPos(0)
+		h.styles.see(line, fields[h.columns["commodity"]], fields[h.columns["amount"]])
+	}
+	if err := h.styles.check(); err != nil {
+		return err
 	}
 	if _, err := again.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -153,7 +157,8 @@ func (h *hledger) Next() (Item, error) {
 		return Item{}, h.end
 	}
 	first := *h.next
-	bad, raw := h.damage, strings.Builder{}
+	bad := h.damage
+	var parts []Part
 	h.damage = nil
 	message := &book.Message{Op: book.Post, Note: first.note}
 	var sums [kinds]balance
@@ -170,7 +175,7 @@ func (h *hledger) Next() (Item, error) {
 		}
 		message.Postings = append(message.Postings, h.next.posting)
 		sums[h.next.kind].add(h.next.posting.Money)
-		raw.WriteString(h.next.raw)
+		parts = append(parts, Part{h.next.line, h.next.raw})
 		last := *h.next
 		h.advance()
 		if last.txnidx == "" && h.next != nil && h.next.txnidx != first.txnidx {
@@ -185,9 +190,17 @@ func (h *hledger) Next() (Item, error) {
 	}
 	bad = cmp.Or(bad, sums[plain].check(), sums[balanced].check(), message.Validate())
 	if bad != nil {
-		return Item{}, &Malformed{first.line, raw.String(), bad}
+		return Item{}, &Malformed{first.line, textOf(parts), bad}
 	}
-	return Item{Line: first.line, Message: message}, nil
+	return Item{Line: first.line, Message: message, Parts: parts}, nil
+}
+
+func textOf(parts []Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
 }
 
 var neededColumns = []string{"txnidx", "account", "amount", "commodity"}
@@ -207,7 +220,11 @@ func (h *hledger) advance() {
 		return
 	}
 	if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
-		h.next = &row{line: syntax.StartLine, raw: raw, txnidx: salvage(raw), err: syntax.Err}
+		err := syntax.Err
+		if !strings.HasSuffix(raw, "\n") {
+			err = fmt.Errorf("%w (%w)", errCut, err)
+		}
+		h.next = &row{line: syntax.StartLine, raw: raw, txnidx: salvage(raw), err: err}
 		return
 	}
 	h.end = err
@@ -233,10 +250,13 @@ func (h *hledger) parse(fields []string, line int, raw string) *row {
 	case r.txnidx == "":
 		r.err = errors.Join(r.err, errors.New("txnidx is empty"))
 	case !strings.HasSuffix(raw, "\n") && !strings.HasSuffix(raw, "\""):
-		r.err = errors.Join(r.err, errors.New("the line has no end: the input was cut"))
+		r.err = errors.Join(r.err, errCut)
 	}
 	return r
 }
+
+// errCut is the error of the last line of an input that ends within it.
+var errCut = errors.New("the line has no end: the input was cut: run it again once it is complete, and it continues from here")
 
 // bare takes off the brackets in which hledger writes the accounts of virtual
 // postings.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
@@ -29,9 +28,10 @@ const (
 //
 // Which input it is, its identity says; if that is not given, its first message
 // does, and one that then looks like another one of its name, which was changed at
-// its beginning, ends with a [*RewrittenError]. Those that their senders numbered do not count, since where they stand
-// says nothing of them. So what begins like a known input is that input: its
-// beginning, the same once more, or one that has grown.
+// its beginning, ends with a [*RewrittenError]. Messages that their senders numbered
+// do not count, since where they stand says nothing of them. So what begins like a
+// known input is that input: its beginning, the same once more, or one that has
+// grown; see also parts.go.
 //
 // Invariant: a message is passed on after its digest is in the store, at its
 // place in the input. So whatever was numbered by its place, the message that
@@ -51,15 +51,15 @@ type Source struct {
 	passed      *store.Checkpoint // what was passed over; nil for nothing
 	odd         bool              // something was read that does not count
 
-	read  int64  // messages that count so far
-	known []byte // digests of the block that is being read
-	fresh bool   // known has some that the store has not
-	// unheard says that nothing of the input was read before, as far as its first
-	// message tells.
-	unheard bool
-	ready   []item // read, and not passed on
-	end     error  // what ends the input once ready is empty
-	short   bool   // more of it was read before
+	rest    *feed.Item // of a message that was cut when it was read before
+	read    int64      // messages that count so far
+	known   []byte     // digests of the block that is being read
+	fresh   bool       // known has some that the store has not
+	byFirst bool       // the first message says which input it is
+	unheard bool       // it says that nothing of the input was read before
+	ready   []item     // read, and not passed on
+	end     error      // what ends the input once ready is empty
+	short   bool       // more of it was read before
 }
 
 // item is what a source gave.
@@ -124,13 +124,13 @@ func (s *Source) Next() (feed.Item, error) {
 func (s *Source) fill() {
 	s.ready = nil
 	for s.end == nil {
-		it, err := s.source.Next()
+		it, err := s.take()
 		if _, malformed := err.(*feed.Malformed); err != nil && !malformed {
 			s.end = err
 			break
 		}
 		if err == nil && len(it.Message.Sequence) == 0 {
-			if err := s.count(it); err != nil {
+			if it, err = s.count(it); err != nil {
 				s.end = err
 				break
 			}
@@ -166,6 +166,16 @@ func (s *Source) fill() {
 	}
 }
 
+// take takes the next message of the source.
+func (s *Source) take() (feed.Item, error) {
+	if s.rest == nil {
+		return s.source.Next()
+	}
+	it := *s.rest
+	s.rest = nil
+	return it, nil
+}
+
 // finish looks whether more was read before than there is now.
 func (s *Source) finish() error {
 	if int(s.read%batch)*size < len(s.known) && s.read%batch != 0 {
@@ -177,47 +187,60 @@ func (s *Source) finish() error {
 	return cmp.Or(err, io.EOF)
 }
 
-// count compares a message with what is known of its place.
-func (s *Source) count(it feed.Item) error {
+// count compares a message with what is known of its place, and returns it, or the
+// beginning of it that was read before.
+func (s *Source) count(it feed.Item) (feed.Item, error) {
 	digest, err := digestOf(it.Message)
 	if err != nil {
-		return err
+		return it, err
 	}
 	if s.input.ID == 0 {
-		if err := s.find(digest); err != nil {
-			return err
+		if err := s.find(it, digest); err != nil {
+			return it, err
 		}
 	}
 	place := int(s.read % batch)
 	if place == 0 {
 		if s.known, err = s.store.Digests(s.ctx, s.input.ID, s.read/batch); err != nil {
-			return err
+			return it, err
 		}
 		s.known = slices.Clone(s.known)
-		s.unheard = s.read == 0 && len(s.known) == 0 && strings.HasPrefix(s.input.Identity, byMessage)
+		s.unheard = s.read == 0 && len(s.known) == 0 && s.byFirst
 	}
 	switch at := place * size; {
 	case at == len(s.known):
 		s.known = append(s.known, digest...)
 		s.fresh = true
 	case !bytes.Equal(s.known[at:at+size], digest):
-		return &ChangedError{Line: it.Line, Same: s.read, Name: s.input.Name}
+		line, cut := it.Line, false
+		if it, cut, err = s.split(it); err != nil {
+			return it, err
+		}
+		if !cut {
+			return it, &ChangedError{Line: line, Lines: it.Parts != nil, Same: s.read, Name: s.input.Name}
+		}
 	}
 	s.read++
-	return nil
+	return it, nil
 }
 
 // find returns the store's entry of the input, which begins with a message of
 // the given digest, and makes one if there is none.
-func (s *Source) find(digest []byte) error {
-	if s.input.Identity == "" {
+func (s *Source) find(it feed.Item, digest []byte) error {
+	s.byFirst = s.input.Identity == ""
+	if s.byFirst {
 		s.input.Identity = byMessage + hex.EncodeToString(digest)
 	}
 	known, err := s.store.Inputs(s.ctx)
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(known, func(k store.Input) bool { return k.Identity == s.input.Identity }); i >= 0 {
+	i := slices.IndexFunc(known, func(k store.Input) bool { return k.Identity == s.input.Identity })
+	if i < 0 && s.byFirst && it.Parts != nil {
+		s.input.Identity = identityOf(it.Parts)
+		i = findByLines(known, it.Parts)
+	}
+	if i >= 0 {
 		s.input = known[i]
 		return nil
 	}
@@ -264,7 +287,7 @@ func (s *Source) compare() error {
 		}
 	}
 	if n := len(s.known) / size; same*2 >= n {
-		return &RewrittenError{Name: s.name, Same: same, Of: n}
+		return &RewrittenError{Same: same, Of: n}
 	}
 	return nil
 }
@@ -281,27 +304,29 @@ func digestOf(m *book.Message) ([]byte, error) {
 // ChangedError says that an input begins like one that was read before, and then
 // goes on otherwise.
 type ChangedError struct {
-	Line int
-	Same int64  // messages before it that are the same
-	Name string // of the input that was read before
+	Line  int
+	Lines bool   // the message has several lines, as in a CSV
+	Same  int64  // messages before it that are the same
+	Name  string // of the input that was read before
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("line %d: the input begins like %s, which was read before, with the same %d messages, and goes on otherwise: "+
+	text := fmt.Sprintf("line %d: the input begins like %s, which was read before, with the same %d messages, and goes on otherwise: "+
 		"nothing is applied from there on. If it was changed, restore it, and put what is new behind its end or into another file; "+
 		"if it is another input, name it with -as", e.Line, e.Name, e.Same)
+	if e.Lines {
+		text += ". If the line is the same as it was, its amount means something else: with another -decimal-mark, or for what other numbers there are by now"
+	}
+	return text
 }
 
 // RewrittenError says that an input begins with another message than the one of
 // its name that was read before, but has at least half of its first messages in
 // common with it.
-type RewrittenError struct {
-	Name     string
-	Same, Of int
-}
+type RewrittenError struct{ Same, Of int }
 
 func (e *RewrittenError) Error() string {
-	return fmt.Sprintf("%s was read before, began otherwise, and had %d of the first %d messages: nothing is applied. "+
+	return fmt.Sprintf("the input was read before, began otherwise, and had %d of the first %d messages: nothing is applied. "+
 		"If it was changed, restore it, and put what is new behind its end or into another file; if it is another input, name it with -as",
-		e.Name, e.Same, e.Of)
+		e.Same, e.Of)
 }

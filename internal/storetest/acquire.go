@@ -6,7 +6,7 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// state is short for what most tests compare.
+// state is a short name of what most tests compare.
 type state = ordering.StreamState
 
 var acquireTests = []test{

@@ -53,7 +53,7 @@ var holdTests = []test{
 			require.Equal(f, "x", conflict.Other)
 			require.Equal(f, []string{"x"}, f.held("a", 1, 9))
 		}
-		f.hold(event("z", "a=1"), event("w", "a=1, c=1")) // not the same numbers: they may be held, and contradict it
+		f.hold(event("z", "a=1"), event("w", "a=1, c=1")) // they may be held, since they have other numbers, though they contradict the first
 		require.Equal(f, []string{"x", "z", "w"}, f.held("a", 1, 9))
 	}},
 	{promise: "of two in one call with the same numbers neither is held, unless they are copies", run: func(f *fixture) {

@@ -18,9 +18,9 @@ type tester interface {
 	Helper()
 }
 
-// holder uses a store in a term, and remembers the tokens that it was given.
-// The streams of its arguments are in the text form of keys, positions in that
-// of [ordering.FormatSequenceID].
+// holder uses a store in a term, and remembers the tokens that it was given. Its
+// methods take streams in the text form of keys, and positions in that of
+// [ordering.FormatSequenceID].
 type holder struct {
 	t      tester
 	ctx    context.Context
@@ -44,10 +44,10 @@ func (h *holder) begin(c ordering.Consumer) {
 	h.term = term
 }
 
-// at is a moment that every store can keep.
+// at is a time that every store can keep exactly.
 var at = time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC)
 
-// event makes an event of its positions.
+// event returns an event with the positions.
 func event(id, positions string) *ordering.Event {
 	list, err := ordering.ParseSequenceID(positions, lockkeys.Root())
 	if err != nil {
@@ -83,8 +83,8 @@ func (h *holder) acquireKeys(keys ...lockkeys.Key) []ordering.StreamState {
 	return states
 }
 
-// states are the states of streams but for their tokens, with nil for no
-// numbers. The streams are acquired.
+// states acquires streams and returns their states, without the tokens, and with nil
+// instead of an empty set of numbers.
 func (h *holder) states(streams ...string) []ordering.StreamState {
 	h.t.Helper()
 	return plain(h.acquire(streams...))
@@ -120,8 +120,8 @@ func stored(r ordering.Record) *ordering.JobState {
 	return &state
 }
 
-// record is the record of an event that was processed. Its hash is missing, as in
-// those of a sequencer.
+// record is the record of an event that was processed. Its hash is missing, as in a
+// sequencer's records.
 func (h *holder) record(e *ordering.Event) ordering.Record {
 	r := ordering.Record{Event: e, JobState: ordering.JobState{Event: e.Name(), Positions: e.Positions,
 		Status: ordering.StatusApplied, Attempts: 1, Started: at, Ended: at.Add(time.Millisecond)}}
@@ -134,7 +134,7 @@ func (h *holder) record(e *ordering.Event) ordering.Record {
 // try commits an event as processed.
 func (h *holder) try(e *ordering.Event) error { return h.term.Commit(h.ctx, h.record(e)) }
 
-// commit commits events, the names of which are their positions.
+// commit commits events that have their positions as names.
 func (h *holder) commit(positions ...string) {
 	h.t.Helper()
 	for _, p := range positions {
@@ -164,7 +164,8 @@ func (h *holder) tryHold(events ...*ordering.Event) error {
 	return h.term.Hold(h.ctx, events, h.fences)
 }
 
-// hold has events held; what was not acquired of their streams is.
+// hold holds events. It first acquires those of their streams that are not acquired
+// yet.
 func (h *holder) hold(events ...*ordering.Event) {
 	h.t.Helper()
 	for _, e := range events {
@@ -173,7 +174,7 @@ func (h *holder) hold(events ...*ordering.Event) {
 	h.ok(h.tryHold(events...))
 }
 
-// held returns the names of the events held of a stream.
+// held returns the names of the held events of a stream.
 func (h *holder) held(stream string, from uint64, limit int) (names []string) {
 	h.t.Helper()
 	events, err := h.term.Held(h.ctx, lockkeys.MustParse(stream), from, limit, math.MaxInt64)
@@ -184,7 +185,7 @@ func (h *holder) held(stream string, from uint64, limit int) (names []string) {
 	return names
 }
 
-// acquireNew acquires what was not before.
+// acquireNew acquires those of the streams that are not acquired yet.
 func (h *holder) acquireNew(positions []ordering.Position) {
 	h.t.Helper()
 	for _, p := range positions {
@@ -194,7 +195,7 @@ func (h *holder) acquireNew(positions []ordering.Position) {
 	}
 }
 
-// closing are positions as the streams of a parking.
+// closing returns positions as the streams of a parking.
 func closing(positions []ordering.Position) (streams []ordering.ParkedStream) {
 	for _, p := range positions {
 		streams = append(streams, ordering.ParkedStream{Stream: p.Stream, Epoch: p.Epoch, Number: p.Number})
@@ -213,7 +214,7 @@ func (h *holder) tryPark(parkings ...ordering.Parking) error {
 	return h.term.Park(h.ctx, parkings, h.fences)
 }
 
-// park parks; what was not acquired of the streams is.
+// park parks. It first acquires those of the streams that are not acquired yet.
 func (h *holder) park(p ordering.Parking) {
 	h.t.Helper()
 	h.acquireNew(streamsOf(p))
@@ -227,7 +228,8 @@ func (h *holder) unpark(id string) {
 	h.ok(h.tryUnpark(id))
 }
 
-// parked lists parkings, with nil for no events, and without what waits.
+// parked lists parkings, with nil instead of an empty list of events, and without the
+// numbers of events that wait.
 func (h *holder) parked(ids ...string) []ordering.Parking {
 	h.t.Helper()
 	list := h.parkedAndWaiting(ids...)
@@ -239,7 +241,7 @@ func (h *holder) parked(ids ...string) []ordering.Parking {
 	return list
 }
 
-// parkedAndWaiting lists parkings, with nil for no events.
+// parkedAndWaiting lists parkings, with nil instead of an empty list of events.
 func (h *holder) parkedAndWaiting(ids ...string) []ordering.Parking {
 	h.t.Helper()
 	list, err := h.term.Parked(h.ctx, ids...)
@@ -256,7 +258,7 @@ func (h *holder) parkedAndWaiting(ids ...string) []ordering.Parking {
 	return list
 }
 
-// listed are parkings as they are listed.
+// listed returns parkings as a store lists them.
 func listed(parkings ...ordering.Parking) []ordering.Parking {
 	for i := range parkings {
 		parkings[i].Events = slices.Clone(parkings[i].Events)

@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// model is what a store is, without a thought of speed.
+// model does what a store does, as simply as possible.
 type model struct {
 	done     map[lockkeys.Key]ordering.Spans
 	ended    map[lockkeys.Key]uint64
@@ -39,7 +39,7 @@ func newModel() *model {
 		nil, map[string]ordering.Parking{}}
 }
 
-// state is a stream's state but for its token.
+// state returns the state of a stream, without its token.
 func (m *model) state(key lockkeys.Key) (s state) {
 	next, above := m.done[key].Absorb(1)
 	s.Last = next - 1
@@ -87,7 +87,7 @@ func (m *model) forget(e *ordering.Event) {
 	}
 }
 
-// heldAs is where the event is that is held with the numbers of e, or -1.
+// heldAs returns the index of the held event with the numbers of e, or -1.
 func (m *model) heldAs(e *ordering.Event) int {
 	return slices.IndexFunc(m.held, func(h ordering.HeldEvent) bool { return ordering.SameNumbers(h.Positions, e.Positions) })
 }
@@ -142,7 +142,7 @@ func (m *model) heldOf(key lockkeys.Key, from uint64, limit int) (events []order
 	return events[:min(limit, len(events))]
 }
 
-// look is what is known of numbers but for the tokens.
+// look returns what is known of numbers, without the tokens.
 func (m *model) look(positions []ordering.Position) []ordering.NumberState {
 	states := make([]ordering.NumberState, len(positions))
 	for i, p := range positions {

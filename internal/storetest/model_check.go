@@ -15,8 +15,8 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// checkModel does random things with a store and with the model. All runs are
-// on the same data, each on streams of its own.
+// checkModel makes random calls of a store and of the model. All runs share the same
+// data, each with streams of its own.
 func checkModel(t *testing.T, k Kind) {
 	open := k.New(t)
 	store := open()
@@ -57,7 +57,7 @@ func checkModel(t *testing.T, k Kind) {
 // compared is a store beside its model.
 type compared struct {
 	*holder
-	name    string // of the run; what it names has it as its first part
+	name    string // of the run; all names in it begin with that
 	model   *model
 	streams []lockkeys.Key
 	events  []*ordering.Event // all there are; some have numbers in common

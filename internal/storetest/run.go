@@ -12,18 +12,18 @@ import (
 
 // Kind is a kind of store.
 type Kind struct {
-	// New makes empty data, and returns what opens stores on them: one, or
-	// several at a time. The tests close what they open; a store may be closed
-	// again by a cleanup.
+	// New creates an empty database, and returns a function that opens a store on it.
+	// That may be called several times, and several stores may be open at once. The
+	// tests close what they open; a cleanup may close a store once more.
 	New func(t *testing.T) (open func() ordering.Store)
 
-	// Durable says that what was written is there after Close. Of a kind that
-	// is not, open returns the same store each time.
+	// Durable says that what was written is there after Close. If it is false, open
+	// returns the same store each time.
 	Durable bool
 
-	// OneWriter says that all terms of a store are over when another one is
-	// opened on the same data, and that a term which acquires a stream again
-	// that nobody has acquired since keeps its token.
+	// OneWriter says that opening another store on the same database ends all terms of
+	// the stores before; and that a term which acquires a stream again keeps its token,
+	// if nobody else has acquired it since.
 	OneWriter bool
 }
 
@@ -78,7 +78,7 @@ type test struct {
 	newTokens bool // not for kinds with one writer
 }
 
-// fixture is empty data and who first opened a store on them.
+// fixture is an empty database, and the holder that first opened a store on it.
 type fixture struct {
 	*testing.T
 	*holder
@@ -97,7 +97,7 @@ func (f *fixture) nextPartition() string {
 	return fmt.Sprint("partition ", f.partitions)
 }
 
-// another opens one more store on the same data, for another partition.
+// another opens one more store on the same database, for another partition.
 func (f *fixture) another() *holder { return f.openFor(f.nextPartition()) }
 
 // beside begins a term of another partition on the same store.

@@ -9,7 +9,7 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// oddKeys are keys that differ though a careless store may take some for one.
+// oddKeys are different keys, some of which a careless store may confuse.
 var oddKeys = []lockkeys.Key{
 	lockkeys.Root(),
 	lockkeys.Must("/"), lockkeys.Must("%"), lockkeys.Must("%2F"), lockkeys.Must("a/b"), lockkeys.Must("a", "b"), lockkeys.Must("a%2Fb"),
@@ -21,7 +21,7 @@ var oddKeys = []lockkeys.Key{
 	lockkeys.Must(strings.Repeat("k", ordering.MaxStream)), lockkeys.Must(strings.Repeat("\xff", ordering.MaxStream)),
 }
 
-// oddNames are IDs that differ likewise.
+// oddNames are IDs that may be confused likewise.
 var oddNames = []string{
 	" ", "a", "A", "a ", "é", "e\u0301", "日本\U0001f512", "\n", "\x01", "'", `"`, `\`, `\u0041`, "%", "$1", "1", "01", "null", "a=1",
 	strings.Repeat("n", ordering.MaxID), strings.Repeat("n", ordering.MaxID-1), strings.Repeat("日", ordering.MaxID/3),

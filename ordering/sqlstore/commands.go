@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// commandColumns are those that a job state is read from.
+	// commandColumns are the columns that a command's job state is read from.
 	commandColumns = `hash, status, attempts, error, started, ended, decider, reason, reply`
 
 	putCommand = `INSERT INTO ordering_commands (consumer, id, hash, status, attempts, error, decider, reason, reply, started, ended)
@@ -21,7 +21,7 @@ func commandArgs(consumer int64, id string, j ordering.JobState) []any {
 		toMicros(j.Started), toMicros(j.Ended)}
 }
 
-// commitCommand keeps the job state of a command that is not known.
+// commitCommand stores the job state of a command, which must not be known yet.
 func (b *sqlite) commitCommand(ctx context.Context, tx *transaction, c *commit) error {
 	if err := b.inTerm(ctx, tx, c.term); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (b *sqlite) commitCommand(ctx context.Context, tx *transaction, c *commit) 
 
 // LookCommands implements [ordering.Term].
 func (t *term) LookCommands(ctx context.Context, ids []string) ([]*ordering.JobState, error) {
-	if err := t.store.enterToWrite(ctx); err != nil { // it waits for writes
+	if err := t.store.enterToWrite(ctx); err != nil { // since it waits for writes
 		return nil, err
 	}
 	defer t.store.gate.leave()

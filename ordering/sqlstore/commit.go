@@ -18,7 +18,7 @@ import (
 type commit struct {
 	ordering.Record
 	term    termOf
-	streams []string // sorted; none of a command
+	streams []string // sorted; empty for a command
 	numbers []int64  // in the order of streams
 	fences  []int64  // likewise
 	known   []int64  // likewise
@@ -28,7 +28,7 @@ type commit struct {
 	noted   bool // its job state is written when its transaction is committed
 }
 
-// Indexes in commit.job, of the time when the job ended, and of a command's reply.
+// Indexes in commit.job: of the time when the job ended, and of a command's reply.
 const (
 	endedAt = 10
 	replyAt = 8
@@ -71,7 +71,7 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 	return c, nil
 }
 
-// ended returns the end of the attempt, if that is now.
+// ended returns the end of the attempt, if it ends now.
 func (c *commit) ended() int64 { return toMicros(c.Ended.Add(time.Since(c.made))) }
 
 // Commit implements [ordering.Term].
@@ -93,14 +93,13 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 	return s.writeWith(ctx, "commit", func(ctx context.Context, tx *transaction) error { return s.backend.commit(ctx, tx, c) }, nil)
 }
 
-// Do makes the effect of a job and its record durable together, or neither: it
-// runs apply in a transaction in which the event's numbers become done, and
-// commits. Call it in a handler, after reading and computing what to write.
-// apply runs on the caller's goroutine during Do. It must use the transaction
-// only for the event; it must not commit it or roll it back, nor write with the
-// store, which returns [dispatcher.ErrNested] for its context. That context
-// ends with ctx, and after the time set by [Store.LimitEffects]; then apply
-// must return, and has failed.
+// Do makes the effect of a job and its record durable, either both or neither: it runs
+// apply in a transaction in which the event's numbers become done, and commits. Call it
+// in a handler, after reading and computing what to write. apply runs on the caller's
+// goroutine during Do. It must use the transaction only for the event; it must not
+// commit it or roll it back, nor write with the store, which returns
+// [dispatcher.ErrNested] for its context. That context ends when ctx does, or after the
+// time set by [Store.LimitEffects]; apply must return then, and counts as failed.
 //
 // If apply returns an error, nothing is written and Do returns that error; for
 // a panic it is a [*dispatcher.PanicError]. apply must return the errors of its
@@ -144,8 +143,9 @@ func (s *Store) Do(ctx context.Context, job ordering.Commitment, apply func(ctx 
 }
 
 // DoRaw is [Store.Do] for an effect that uses the driver's connection instead of a
-// transaction of package database/sql. It is of PostgreSQL only, for drivers: package
-// postgres makes a pgx.Tx of it. apply must not keep the connection.
+// transaction of package database/sql. It exists on PostgreSQL only, and is meant for
+// drivers: package postgres makes a pgx.Tx of the connection. apply must not keep the
+// connection.
 func (s *Store) DoRaw(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, conn Session) error) error {
 	return s.do(ctx, job, func(ctx context.Context, _ *sql.Tx, session Session) error {
 		if session == nil {
@@ -213,23 +213,23 @@ func (c *commit) amend(ctx context.Context, tx *sql.Tx, reply []byte, took time.
 	return nil
 }
 
-// longEffect is the duration of an effect from which on its end is recorded by
-// an extra statement.
+// longEffect is how long an effect must take for its end to be recorded, by an extra
+// statement.
 const longEffect = 5 * time.Millisecond
 
-// InTx returns a handler that does all its work in the transaction in which the
-// event's numbers become done; see [Store.Do]. Package postgres has one for
-// transactions of pgx, with fewer round trips. With [Store.Together] those of
-// events that wait for each other share it. On SQLite such handlers run one at a
-// time: use Do for one that computes for long, or waits.
+// InTx returns a handler that does all its work in the transaction in which the event's
+// numbers become done; see [Store.Do]. Package postgres has one for transactions of
+// pgx, with fewer round trips. With [Store.Together] the events that wait for each
+// other share one. On SQLite such handlers run one at a time: use Do for one that
+// computes for long, or waits.
 func InTx[T any](s *Store, handler func(ctx context.Context, tx *sql.Tx, job ordering.Job[T]) error) ordering.Handler[T] {
 	return func(ctx context.Context, job ordering.Job[T]) error {
 		return s.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return handler(ctx, tx, job) })
 	}
 }
 
-// commit implements backend: it is written at once, since the effects of others follow
-// in the same transaction.
+// commit implements backend. The record is written at once, since effects of other
+// events follow in the same transaction.
 func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 	var err error
 	if c.IsCommand() {
@@ -246,8 +246,8 @@ func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 	return err
 }
 
-// check returns an error unless the numbers can be made done, and otherwise the rows of
-// the streams, locked, with what is done above last.
+// check locks and returns the rows of the streams, with the numbers above last that are
+// done, or an error if the numbers of the commit cannot become done.
 func (c *commit) check(ctx context.Context, b backend, tx *transaction) ([]row, []ordering.Spans, error) {
 	if err := b.inTerm(ctx, tx, c.term); err != nil {
 		return nil, nil, err
@@ -270,8 +270,8 @@ func (c *commit) check(ctx context.Context, b backend, tx *transaction) ([]row, 
 	return rows, done, nil
 }
 
-// fits returns an error unless the number with index i can be made done in its
-// stream, in which done is what is done above last.
+// fits returns an error unless the number with index i can become done in its stream,
+// of which done are the numbers above last that are done.
 func (c *commit) fits(ctx context.Context, b backend, tx *transaction, i int, r row, done ordering.Spans) error {
 	if !b.fences(c.term, r, c.fences[i]) {
 		return c.term.fenced(ctx, tx, r.stream, c.fences[i])
@@ -285,8 +285,8 @@ func (c *commit) fits(ctx context.Context, b backend, tx *transaction, i int, r 
 	return nil
 }
 
-// knows returns an error if the caller knows of numbers as done that the row
-// does not have: the store has lost them.
+// knows returns an error if the caller knows numbers to be done that are not done in
+// the row: then the store has lost them.
 func (r row) knows(known uint64) error {
 	if known <= r.last {
 		return nil

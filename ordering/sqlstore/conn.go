@@ -31,7 +31,7 @@ type conn struct {
 	inPart     bool
 	own        bool                   // a statement of this file is under way, or a query of the store's own
 	lost       atomic.Bool            // while open: SQLite has rolled it back
-	forbidden  string                 // a statement that the call under way was refused for
+	forbidden  string                 // the statement for which the call under way was refused
 	statements map[string]driver.Stmt // of parts
 	controls   map[string]driver.Stmt // of control, which nobody else may use
 }
@@ -44,7 +44,7 @@ const maxStatements = 128
 type part struct {
 	conn    *conn
 	divided bool
-	wrote   bool         // unless it is sure that it has not
+	wrote   bool         // it may have written something
 	state   atomic.Int32 // a partState
 }
 
@@ -52,10 +52,10 @@ type part struct {
 //
 //	from      to        when
 //	openPart  keptPart  the writer commits it: its writes stay in the transaction
-//	openPart  lostPart  it is undone, and has written, and is not divided: with it all of the transaction is
-//	openPart  oddPart   it uses savepoints and is none itself: it must be run again, as one
+//	openPart  lostPart  it is undone, has written, and is not divided: so all of the transaction is undone
+//	openPart  oddPart   it uses savepoints and is not one itself: it must be run again, as one
 //
-// It stays open if it is undone and nothing else is.
+// A part that is undone alone stays openPart.
 type partState int32
 
 const (
@@ -299,9 +299,8 @@ func (c *conn) compiled(ctx context.Context, kept map[string]driver.Stmt, query 
 	return s, nil
 }
 
-// QueryContext asks the driver. What the store itself asks is kept compiled: it
-// reads an answer to its end before it asks the same again, which an effect need
-// not do.
+// QueryContext runs a query. The store's own queries are kept compiled: the store reads
+// all rows of a query before it runs the same one again, which an effect need not do.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.QueryContext(ctx, query, args)
@@ -369,14 +368,14 @@ func (c *conn) explain(err error) error {
 		ErrForbidden, name, savepoint)
 }
 
-// statement is a compiled one, for parts.
+// statement is a compiled statement that runs in parts.
 type statement struct {
 	driver.Stmt
 	conn *conn
 	text string
 }
 
-// ExecContext runs it in a part.
+// ExecContext runs the statement in a part.
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if !s.conn.shared.free.Load() {
 		var err error
@@ -388,7 +387,7 @@ func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
-// QueryContext runs it in a part.
+// QueryContext runs the query in a part.
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	if !s.conn.shared.free.Load() {
 		var err error

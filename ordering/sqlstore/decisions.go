@@ -57,7 +57,7 @@ func (r reader) Decisions(ctx context.Context, before time.Time, limit int) (lis
 			return err
 		}},
 	} {
-		// A page has all that ended at the same moment as its last.
+		// A page has everything that ended at the same time as its last entry.
 		err := each(ctx, r.store.db, part.use, `SELECT `+part.columns+` FROM `+part.table+` WHERE consumer = $1 AND decider <> '' AND ended < $2
 			AND ended >= coalesce((SELECT min(ended) FROM (SELECT ended FROM `+part.table+`
 				WHERE consumer = $1 AND decider <> '' AND ended < $2 ORDER BY ended DESC LIMIT $3) AS page), 0)`, consumer, until, limit)

@@ -9,15 +9,14 @@
 //
 // # Terms
 //
-// A store is used in terms, see [ordering.Store]: one at a time for each
-// consumer name and partition. Every transaction checks that its term has not
-// ended. Beginning the next term waits for the commits already under way; later ones
-// find that their term is over. On SQLite the check is one read for each group of
-// commits, before their effects. On PostgreSQL it is a read by primary key, under a
-// lock in the server's memory, in the call that advances the numbers, after the
-// effect: so an effect that is under way when the next term begins is refused, and
-// what it has locked stays so until it ends, or the server ends the session of a
-// frozen client (see package postgres).
+// A store is used in terms, see [ordering.Store]: one at a time for each consumer name
+// and partition. Every transaction checks that its term has not ended. Beginning the
+// next term waits for the commits already under way; later ones find that their term is
+// over. On SQLite the check is one read for each group of commits, before their
+// effects. On PostgreSQL it is a read by primary key, under a lock in the server's
+// memory, in the call that advances the numbers, after the effect: so an effect that is
+// under way when the next term begins is refused, and it keeps its locks until it ends,
+// or the server ends the session of a frozen client (see package postgres).
 //
 // Handlers commit in the term of their job, by [Store.Do], [InTx] or
 // [Store.Commit]. Writes that belong to no event, see [Store.Write], belong to
@@ -46,23 +45,23 @@
 //
 // # Round trips
 //
-// On PostgreSQL an event costs the round trips of the statements of its effect and one
-// more, by which the numbers and the COMMIT are sent: BEGIN is sent with the first
-// statement. With a *sql.Tx, BEGIN takes one of its own if the first statement is a
-// query. With the transaction that package postgres has for handlers, statements can
-// also be queued, whose results nobody needs: they cost none. A chain costs those of
-// its statements, and one more for all of its events. A command is looked up before,
-// which takes one.
+// On PostgreSQL an event costs the round trips of the statements of its effect, and one
+// more for the numbers and the COMMIT. BEGIN is sent with the first statement; with a
+// *sql.Tx it takes a round trip of its own if that is a query. With the transaction
+// that package postgres has for handlers, statements whose results nobody needs can be
+// queued: they cost no round trip. A chain costs the round trips of its statements, and
+// one more for all of its events together. A command costs one more, since it is looked
+// up first.
 //
-// If the connection is lost during a COMMIT, it may still be carried out later, by a
-// server that does not know yet. Look and LookCommands end its session first.
+// If the connection is lost during a COMMIT, a server that has not noticed that may
+// still carry it out later. So Look and LookCommands end its session first.
 //
 // # Tables
 //
-// Their names start with ordering_; in addition there is schema_versions. An
-// older schema is migrated when the database is opened; its contents belong to
-// the consumer "default". Programs of the older version must have ended by
-// then: their writes fail. On PostgreSQL there are also functions of such names.
+// Their names start with ordering_; in addition there is schema_versions. An older
+// schema is migrated when the database is opened; its contents belong to the consumer
+// "default". Programs of the older version must have ended by then: their writes fail.
+// On PostgreSQL there are also functions whose names start so.
 //
 // Numbers in the tables are places: number 5 of epoch 2 is 200000000000005, see
 // [ordering.Position.Place].

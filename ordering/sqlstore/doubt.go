@@ -7,8 +7,8 @@ import (
 )
 
 // doubts are the sessions of commits whose outcome is unknown: the connection was lost
-// after a COMMIT was sent, and the server may carry it out at any time, as long as
-// the session lives. They are known by the locks that they hold.
+// after a COMMIT was sent, and the server may carry it out at any time, as long as the
+// session lives. They are identified by the locks that they hold.
 type doubts struct {
 	mu struct {
 		sync.Mutex
@@ -39,9 +39,9 @@ const endSession = `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktyp
 	AND classid::bigint << 32 | objid::bigint = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // settle waits until no commit is in doubt any more: what was not committed when it
-// returns will never be. It ends the sessions in doubt: without that, a server that
-// does not know that the connection is gone keeps them for hours. If the user may not
-// do that, it waits all the same.
+// returns will never be. It ends the sessions in doubt, since a server that has not
+// noticed that the connection is gone keeps them for hours. If the user is not allowed
+// to do that, it just waits.
 func (b *postgres) settle(ctx context.Context) error {
 	for _, lock := range b.doubts.list() {
 		_, _ = b.db.ExecContext(ctx, endSession, lock)

@@ -30,8 +30,8 @@ func (e effect) run(ctx context.Context, tx *sql.Tx) (err error) {
 	return err
 }
 
-// effectError is an error of the caller's effect, or one of the database that
-// comes from that.
+// effectError is an error of the caller's effect, or one of the database that the
+// effect has caused.
 type effectError struct{ error }
 
 // Unwrap returns the cause, for errors.Is and errors.As.
@@ -62,7 +62,7 @@ func (c effectContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// nested returns an error for the context of an effect of the store.
+// nested returns an error if ctx is the context of an effect of the store.
 func (s *Store) nested(ctx context.Context) error {
 	if ctx.Value(effectKey{s}) == nil {
 		return nil

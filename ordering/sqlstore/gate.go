@@ -11,8 +11,7 @@ type gate struct {
 	inside sync.WaitGroup // grows under mu, while it is open
 }
 
-// enter reports whether the gate is open; if so, the caller must leave it
-// later.
+// enter reports whether the gate is open; if it is, the caller must leave it later.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -54,8 +54,8 @@ func (t *term) Hold(ctx context.Context, events []*ordering.Event, fences orderi
 	})
 }
 
-// hold stores an event unless it is held already, and counts it for its streams
-// in more.
+// hold stores an event unless it is held already; then it also counts it in more, for
+// each of its streams.
 func hold(ctx context.Context, tx *transaction, consumer int64, h ordering.HeldEvent, more map[string]int64) error {
 	body, err := json.Marshal(h.Event)
 	if err != nil {
@@ -186,9 +186,9 @@ func (t *term) Forget(ctx context.Context, e *ordering.Event, fences ordering.Fe
 // errEnough ends the reading of a page.
 var errEnough = errors.New("enough")
 
-// The query for a page of held events, of a stream from a number on. It has a
-// limit for their number, and one for their bytes, which SQLite leaves to the
-// caller: that reads row by row, and compiles each query.
+// The query for a page of the held events of a stream, from a number on. It limits
+// their count and their bytes. On SQLite the limit of bytes is left to the caller:
+// SQLite reads row by row anyway, and compiles the query each time.
 const (
 	heldRows   = `ordering_held_positions WHERE consumer = $1 AND stream = $2 AND number >= $3 ORDER BY number, id LIMIT $4`
 	sqliteHeld = `SELECT h.body, h.size, h.attempts, h.started FROM (SELECT number, id FROM ` + heldRows + `) p

@@ -48,7 +48,7 @@ func hashBytes(h ordering.Hash) []byte {
 	return h[:]
 }
 
-// putJobFailed keeps the job state of an event of a parking.
+// putJobFailed stores the job state of an event of a parking.
 func putJobFailed(ctx context.Context, tx *transaction, consumer int64, at place, j ordering.JobState) error {
 	_, err := tx.ExecContext(ctx, putFailed, jobArgs(consumer, at.stream, at.number, j)...)
 	return err
@@ -73,8 +73,8 @@ func placesOf(positions []ordering.Position) []place {
 	return places
 }
 
-// lookUp returns the query for the states of numbers, given as a relation w of
-// places, streams and numbers, of the consumer $1.
+// lookUp returns the query for the states of numbers of the consumer $1. The numbers
+// are given as a relation w of places, streams and numbers.
 func lookUp(wanted, inTerm, fence string) string {
 	if !strings.Contains(wanted, " AS w ") {
 		wanted += " AS w"
@@ -97,7 +97,7 @@ func lookUp(wanted, inTerm, fence string) string {
 
 // Look implements [ordering.Term].
 func (t *term) Look(ctx context.Context, positions []ordering.Position) (states []ordering.NumberState, err error) {
-	if err := t.store.enterToWrite(ctx); err != nil { // it waits for writes
+	if err := t.store.enterToWrite(ctx); err != nil { // since it waits for writes
 		return nil, err
 	}
 	defer t.store.gate.leave()

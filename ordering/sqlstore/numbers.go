@@ -39,7 +39,7 @@ func (b *sqlite) note(ctx context.Context, tx *transaction, c *commit) error {
 	return nil
 }
 
-// numbered returns a stream, which is read if this is the first time.
+// numbered returns a stream, and reads it if it is not known yet.
 func (b *sqlite) numbered(ctx context.Context, tx *transaction, t termOf, stream string) (*numbered, error) {
 	key := streamOf{t.consumer, stream}
 	if n := tx.staged.numbers[key]; n != nil {

@@ -186,20 +186,21 @@ func (t *termOf) unpark(ctx context.Context, tx *transaction, id string, fences 
 	return nil
 }
 
-// closedBy, completed by a condition and a bracket, is the condition that a stream
-// is closed by a parking. The nested query is answered by the index of closed
-// streams alone; without it, SQLite visits all streams of the consumer.
+// closedBy is the condition that a stream is closed by a parking. It must be completed
+// by a condition on the ID of the parking, and a closing bracket. The nested query is
+// answered by the index of closed streams alone; without it, SQLite visits all streams
+// of the consumer.
 const closedBy = ` AND stream IN (SELECT stream FROM ordering_streams WHERE consumer = $1 AND parking <> '' AND parking`
 
-// Statements with closedBy: to open the streams of a parking, and to list closed
-// streams, to be completed likewise.
+// Statements with closedBy: the first opens the streams of a parking, the second lists
+// closed streams, and must be completed likewise.
 const (
 	openStreams   = `UPDATE ordering_streams SET parking = '', closed_at = 0, bound = '' WHERE consumer = $1` + closedBy + ` = $2)`
 	closedStreams = `SELECT parking, stream, closed_at, bound, held FROM ordering_streams WHERE consumer = $1` + closedBy
 )
 
-// manyParkings is the number of wanted parkings from which on all are read to
-// find them.
+// manyParkings is the number of wanted parkings at which all are read, instead of these
+// alone.
 const manyParkings = 100
 
 // Parked implements [ordering.Reader].
@@ -234,8 +235,8 @@ func (r reader) Parked(ctx context.Context, ids ...string) (list []ordering.Park
 	return list, storeError("parked", err)
 }
 
-// parked lists parkings, which a query gives, with their streams, which another
-// one gives.
+// parked lists the parkings that one query returns, with their streams, which another
+// query returns.
 func (s *Store) parked(ctx context.Context, parkings, streams string, args []any) (list []ordering.Parking, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: s.snapshot()})
 	if err != nil {

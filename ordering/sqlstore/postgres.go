@@ -24,10 +24,9 @@ type Pools struct {
 	Reads    *sql.DB // for [Store.DB]
 }
 
-// NewPostgres makes a store of an open PostgreSQL database; package postgres
-// makes one from a URL. The store closes the pools, also if NewPostgres fails.
-// The error wraps [ErrPooled] if a pooler shares the server's sessions between
-// connections.
+// NewPostgres makes a store of an open PostgreSQL database; package postgres makes one
+// from a URL. The store closes the pools, even if NewPostgres fails. The error wraps
+// [ErrPooled] if a pooler shares the server's sessions between connections.
 func NewPostgres(ctx context.Context, p Pools) (*Store, error) {
 	err := sqldb.CheckSessions(ctx, p.Own)
 	if err == nil {
@@ -49,11 +48,11 @@ var ErrPooled = sqldb.ErrPooled
 // postgres is the backend of a PostgreSQL database. Rows of streams are locked
 // in the order of the streams, so that transactions cannot deadlock on them.
 //
-// The numbers of an event are written after its effect, together with the COMMIT, in one
-// round trip: if they cannot be done, the transaction fails. So a commit holds no lock
-// before it is sent, and if the connection is lost then, it may be carried out at any
-// time after that, until its session has ended. Whoever wants to know what became of it
-// must settle that first.
+// The numbers of an event are written after its effect, together with the COMMIT, in
+// one round trip: if they cannot be done, the transaction fails. So a commit holds no
+// lock before it is sent, and if the connection is lost then, it may be carried out at
+// any time after that, until its session has ended. So whoever wants to know its
+// outcome must call settle first.
 type postgres struct {
 	db       *sql.DB
 	handlers *sql.DB
@@ -165,9 +164,9 @@ func (b *postgres) explain(ctx context.Context, tx *transaction, err error) erro
 	return &effectError{failed.Err}
 }
 
-// commitError marks the error of a commit as the effect's if the server refused
-// what was written: for a deferred constraint, or for another transaction if both
-// are serializable.
+// commitError marks the error of a commit as the effect's if the server refused what
+// was written: because of a deferred constraint, or of another transaction if both are
+// serializable.
 func commitError(err error) error {
 	const constraint, conflict = "23", "40" // classes of errors
 	var server interface{ SQLState() string }
@@ -268,9 +267,8 @@ func (b *postgres) check(ctx context.Context, tx *transaction, t termOf, fences 
 		WHERE consumer = $2 AND stream = ANY($1) ORDER BY stream FOR NO KEY UPDATE`)
 }
 
-// compare checks that tokens are what a query says, which has their streams
-// as its first argument and the consumer as its second one, and returns streams
-// with their tokens.
+// compare checks tokens against those that a query returns, with their streams. The
+// first argument of the query is the list of the streams, the second one the consumer.
 func (b *postgres) compare(ctx context.Context, tx *transaction, t termOf, fences ordering.Fences, query string, args ...any) error {
 	streams := make([]string, 0, len(fences))
 	for key := range fences {
@@ -326,8 +324,8 @@ func (b *postgres) lookCommands(ctx context.Context, t termOf, ids []string, use
 	return err
 }
 
-// readOnly runs do in a transaction of the term, if that has not ended, and
-// rolls back. No commit is in doubt then.
+// readOnly runs do in a transaction of the term, if that has not ended, and rolls back.
+// While do runs, no commit is in doubt.
 func (b *postgres) readOnly(ctx context.Context, t termOf, do func(tx *transaction) error) error {
 	if err := b.settle(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Statement is one that the store sends with a COMMIT.
+// Statement is a statement that the store sends with a COMMIT.
 type Statement struct {
 	Query string
 	Args  []any
@@ -19,11 +19,11 @@ type Statement struct {
 
 // Session is implemented by the connections of [Pools].Handlers.
 type Session interface {
-	// CommitWith allows the transaction of the connection to be committed, which
-	// otherwise is rolled back with [ErrEnded]: so an effect cannot commit its own.
-	// What the effect has queued, the statements and the COMMIT are sent together, in
-	// one round trip, within ctx. If one fails, nothing is committed, and the error of
-	// the commit is a [*StatementError], or that of the COMMIT itself.
+	// CommitWith allows the transaction of the connection to be committed. Without it a
+	// commit rolls back, with [ErrEnded], so that an effect cannot commit its own
+	// transaction. What the effect has queued, the statements and the COMMIT are sent
+	// together, in one round trip, within ctx. If one fails, nothing is committed, and
+	// the error of the commit is a [*StatementError], or that of the COMMIT itself.
 	CommitWith(ctx context.Context, statements []Statement)
 	// InDoubt reports whether the connection was lost after a COMMIT was sent, and
 	// before its answer came.
@@ -39,7 +39,7 @@ type StatementError struct {
 	Err error
 }
 
-// Error is that of the statement.
+// Error returns the error of the statement.
 func (e *StatementError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause, for errors.Is and errors.As.
@@ -52,7 +52,8 @@ func (b *postgres) commit(_ context.Context, tx *transaction, c *commit) error {
 	return nil
 }
 
-// withCommit returns the statements that write commits, for all of one term together.
+// withCommit returns the statements that write commits. Commits of one term are written
+// together.
 func withCommit(commits []*commit) (list []Statement) {
 	for rest := commits; len(rest) > 0; {
 		var part []*commit
@@ -132,8 +133,9 @@ const (
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[],
 			$12::text[], $13::text[], $14::bytea[]) ` + replaceJob
 
-	// putCommands is putCommand for many; one that is known is a violation of its
-	// uniqueness. They are inserted in order, as others do, who wait for them.
+	// putCommands is putCommand for many; a command that is known violates its unique
+	// index. The rows are inserted in the order of their IDs, in every transaction,
+	// since transactions wait for each other at these.
 	putCommands = `INSERT INTO ordering_commands (consumer, id, hash, status, attempts, error, decider, reason, reply, started, ended)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[], $11::bigint[]) c (consumer, id)
 		ORDER BY c.id COLLATE "C"`
@@ -198,14 +200,14 @@ func appendTo[V any](list any, v V) []V {
 	return append(typed, v)
 }
 
-// runs are numbers of streams that become done: from firsts to finals, of one stream
-// after the other.
+// runs are ranges of numbers that become done, from firsts to finals, one stream after
+// the other.
 type runs struct {
 	streams                        []string
 	firsts, finals, fences, knowns []int64
 }
 
-// runsOf returns the numbers of commits, those that follow each other as one.
+// runsOf returns the numbers of commits; consecutive ones are joined to one range.
 func runsOf(commits []*commit) (r runs) {
 	type number struct {
 		stream               string

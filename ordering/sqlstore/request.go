@@ -39,8 +39,8 @@ func (t *transaction) QueryContext(ctx context.Context, query string, args ...an
 }
 
 // own returns the context for a statement of the store's own. On SQLite those are
-// short, and a context that can end would cost as much as the statement itself, since
-// a goroutine of its own waits for that.
+// short, and a context that can end would cost as much as the statement itself, since a
+// goroutine has to wait for its end.
 func (t *transaction) own(ctx context.Context) context.Context {
 	if t.staged == nil {
 		return ctx
@@ -63,7 +63,7 @@ type ownContext struct{ context.Context }
 type request struct {
 	ctx     context.Context
 	kind    kind
-	own     time.Duration // until the end of ctx, when it came; 0 if that has none
+	own     time.Duration // until the end of ctx, when the request came; 0 if ctx has no deadline
 	do      step
 	apply   effect                 // or nil
 	outside func(db *sql.DB) error // instead of both: no transaction of the writer's
@@ -128,8 +128,8 @@ func (d *duration) get() time.Duration {
 	return effectTime
 }
 
-// ended returns why the context of an effect has ended. For its own time limit,
-// the dispatcher adds the cause itself.
+// ended returns why the context of an effect has ended. For a time limit of its own, the
+// dispatcher adds the cause itself.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrTooLong) || cause == context.DeadlineExceeded {
 		return cause

@@ -9,17 +9,17 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// Rows is a statement that inserts rows, as many as there are, see [Batch]. It is safe for
-// concurrent use, and is made once for each statement.
+// Rows is a statement that inserts any number of rows, see [Batch]. It is safe for
+// concurrent use; make one for each statement, once.
 type Rows struct {
 	columns int
 	one     string    // with numbered arguments, which PostgreSQL needs
 	many    [6]string // of 1, 2, 4, 8, 16 and 32 rows: few enough to stay compiled
 }
 
-// NewRows returns the statement that begins with insert, such as "INSERT INTO log
-// (event, text)", has the values of so many columns for each row, and ends with then:
-// "" or an ON CONFLICT clause.
+// NewRows returns a statement. insert is its beginning, such as "INSERT INTO log
+// (event, text)"; columns is the number of values in each row; then is its end, "" or
+// an ON CONFLICT clause.
 func NewRows(insert string, columns int, then string) *Rows {
 	marks := make([]string, columns)
 	for i := range marks {
@@ -43,12 +43,12 @@ type Batch struct{ queue queue }
 // Add adds a row.
 func (b *Batch) Add(r *Rows, values ...any) { b.queue.add(r, values) }
 
-// DoRows is [Store.Do] for an effect that is nothing but rows, which are written in
-// their order, as far as they are of the same Rows. On SQLite it takes a fraction of the
-// time of an effect with a transaction: the rows of many events are written by one
-// statement, shortly before their commit. So nothing may read these rows, or change
-// them, in the transaction of another event, unless its lock keys keep the two apart. If
-// rows are refused, by a constraint for example, DoRows returns that error. Within
+// DoRows is [Store.Do] for an effect that is nothing but rows. Those of the same Rows
+// are written in their order. On SQLite it takes a fraction of the time of an effect
+// with a transaction: the rows of many events are written by one statement, shortly
+// before their commit. So nothing may read these rows, or change them, in the
+// transaction of another event, unless its lock keys keep the two apart. If rows are
+// refused, by a constraint for example, DoRows returns that error. Within
 // [Store.TogetherRows] it returns when the rows are noted.
 func (s *Store) DoRows(ctx context.Context, job ordering.Commitment, rows *Batch) error {
 	c, err := s.newCommit(ctx, job.Record())
@@ -70,9 +70,10 @@ func (s *Store) DoRows(ctx context.Context, job ordering.Commitment, rows *Batch
 	return err
 }
 
-// TogetherRows is [Store.Together] for handlers that write by [Store.DoRows] alone, and
-// read what the handlers before have written from where these have noted it: it is in
-// no transaction yet. On SQLite others can write while they run.
+// TogetherRows is [Store.Together] for handlers that write by [Store.DoRows] alone.
+// What the handlers before have written is in no transaction yet, so a handler must
+// read it from where they have noted it. On SQLite others can write while the handlers
+// run.
 func (s *Store) TogetherRows(ctx context.Context, run func(ctx context.Context) error) error {
 	chain := &rowChain{}
 	if err := run(context.WithValue(ctx, togetherKey{s}, &transaction{chain: chain})); err != nil {
@@ -84,7 +85,7 @@ func (s *Store) TogetherRows(ctx context.Context, run func(ctx context.Context) 
 	return s.writeRows(ctx, chain.commits, &chain.queue)
 }
 
-// rowChain is what the handlers within TogetherRows have given.
+// rowChain is what the handlers within TogetherRows have given to DoRows.
 type rowChain struct {
 	commits []*commit
 	queue   queue

@@ -9,12 +9,12 @@ import (
 // steps are the versions of the schema.
 //
 // Numbers, in all columns, are places, see [ordering.Position.Place]: epoch times
-// 100000000000000 plus number. That of epoch 0 is the number, so tables from before
-// there were epochs are as they were.
+// 100000000000000 plus number. In epoch 0 the place is the number, so tables from
+// before there were epochs did not have to change.
 //
-// Invariant: of a stream, the numbers up to last are done, and those in its
-// spans in ordering_done, which start above last+1 and neither overlap nor
-// touch; the column spans is how many there are.
+// Invariant: the numbers of a stream that are done are those up to last, and those in
+// its spans in ordering_done. These start above last+1 and neither overlap nor touch;
+// the column spans is their count.
 func steps(d sqldb.Dialect) []string {
 	text := d.Text()
 	list := []string{

@@ -14,14 +14,14 @@ import (
 // bound it to its parking.
 //
 // A term goes on while its row has its number and its token, and ended is 0. On
-// PostgreSQL the function ordering_in_term says so. It holds a lock until the
-// end of the transaction, which waits for nobody but the beginning of a term, so
-// that one begins when all transactions of the one before have ended. A
-// lock of the row would do so too, but whoever begins a term could wait for
-// ever while others, whose locks of the row are compatible, come and go; and it
-// would be a write. Without an isolation level in which each statement sees what
-// was committed before it, the row is locked as well: then the server refuses
-// the transaction if a term has begun since its first statement.
+// PostgreSQL the function ordering_in_term says so. It holds a lock until the end of
+// the transaction, which conflicts with nothing but the beginning of a term: so a term
+// begins when all transactions of the one before have ended. A lock of the row would do
+// so too, but whoever begins a term could wait for ever while others, whose locks of
+// the row are compatible, come and go; and it would be a write. Without an isolation
+// level in which each statement sees what was committed before it, the row is locked as
+// well: then the server refuses the transaction if a term has begun since its first
+// statement.
 func byConsumers(d sqldb.Dialect) string {
 	t := struct{ id, bytes, table, after string }{id: `INTEGER PRIMARY KEY`, bytes: `BLOB`, table: ` WITHOUT ROWID`}
 	if d == sqldb.PostgreSQL {

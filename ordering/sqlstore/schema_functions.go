@@ -20,8 +20,7 @@ package sqlstore
 // the last one.
 //
 // ordering_known returns the commands with the IDs that are known. To wait for
-// transactions that are writing one of them, it inserts those that are not, and undoes
-// that.
+// transactions that are writing one of the others, it inserts these, and undoes that.
 const byFunctions = `
 	CREATE FUNCTION ordering_commit(of_consumer BIGINT, of_part TEXT, of_number BIGINT, of_token BIGINT,
 			streams TEXT[], firsts BIGINT[], finals BIGINT[], fences BIGINT[], knowns BIGINT[]) RETURNS VOID LANGUAGE plpgsql AS $$

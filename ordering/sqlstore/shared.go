@@ -12,8 +12,8 @@ import (
 // SQLite says how an SQLite database is opened; package sqlite does so for its
 // driver.
 type SQLite struct {
-	// Writes makes the connection by which the store writes: one at a time,
-	// which implements [driver.ConnBeginTx], [driver.ConnPrepareContext],
+	// Writes opens the connection with which the store writes. There is one at a time,
+	// which must implement [driver.ConnBeginTx], [driver.ConnPrepareContext],
 	// [driver.ExecerContext], [driver.QueryerContext], [driver.Pinger],
 	// [driver.SessionResetter] and [driver.Validator].
 	Writes driver.Connector
@@ -40,10 +40,10 @@ type Guard interface {
 	RolledBack()
 }
 
-// ErrForbidden is wrapped by the error of a statement that an effect must not
-// use: one that would end its transaction or, on SQLite, where that is shared,
-// change the connection; on PostgreSQL also a text of several statements. Savepoints are allowed, except on SQLite one with the
-// name that the store uses.
+// ErrForbidden is wrapped by the error of a statement that an effect must not use: one
+// that would end its transaction; on SQLite, where that is shared, one that would
+// change the connection; on PostgreSQL a text of several statements. Savepoints are
+// allowed, except, on SQLite, one with the name that the store itself uses.
 var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
 
 // ErrEnded is wrapped by the error of an effect that has ended its transaction,
@@ -65,18 +65,18 @@ const savepoint = "interlock_part"
 // on it that the requests of a group share. Each has a part of that: a [sql.Tx]
 // of its own, so nothing that it keeps can be used in another part.
 //
-// Mostly a part is nothing else, and if one fails that has written, the whole
-// transaction is undone, and the others are called again. The parts of the next
-// ones are savepoints then, which can be undone alone but take time: so effects
-// that often fail do not make all others run twice. They always are once an effect
-// has used a savepoint, since what that leaves open must end with its part.
+// Usually a part is nothing more than that: if one fails after it has written, the
+// whole transaction is undone, and the other effects are called again. The next parts
+// are savepoints then, which can be undone alone but take time, so that effects that
+// often fail do not make all others run twice. Once an effect has used a savepoint, all
+// parts are savepoints, since what it leaves open must end with its part.
 //
-// Invariant: on this connection SQLite commits only in [shared.commit], and
-// while [shared.alone] runs. So after an effect has lost the transaction, by a
-// statement that makes SQLite roll back, it cannot write anything, although
-// each statement would be a transaction of its own.
+// Invariant: on this connection SQLite commits only in [shared.commit], and while
+// [shared.alone] runs. So after an effect has lost the transaction, by a statement that
+// makes SQLite roll back, it cannot write anything, although each of its statements
+// would now be a transaction of its own.
 //
-// It belongs to the writer, one call at a time.
+// Only the writer calls it, one call at a time.
 type shared struct {
 	db      *sql.DB // of one connection; Prepare may come in between
 	free    atomic.Bool
@@ -121,8 +121,8 @@ func (s *shared) begin(first bool) (*sql.Tx, error) {
 // again reports whether the part must be run again, as a savepoint.
 func (s *shared) again() bool { return s.part.Load().is(oddPart) }
 
-// keep ends a part and keeps its writes. The error is ErrEnded if it has ended
-// already, and then it is undone, or wraps errLost or errWhole.
+// keep ends a part and keeps its writes. The error is ErrEnded if the part has ended
+// already, which undoes it; any other error wraps errLost or errWhole.
 func (s *shared) keep(tx *sql.Tx) error {
 	s.keeping.Store(true)
 	err := tx.Commit()
@@ -140,8 +140,8 @@ func (s *shared) keep(tx *sql.Tx) error {
 	return ErrEnded
 }
 
-// undo undoes a part, with everything open in it. After an error, the whole
-// transaction must be undone: errWhole if nothing else is wrong with it.
+// undo undoes a part, with everything open in it. After an error the whole transaction
+// must be undone; the error is errWhole if nothing else is wrong with it.
 func (s *shared) undo(tx *sql.Tx) error {
 	err := tx.Rollback()
 	switch part := s.part.Load(); {

@@ -17,14 +17,15 @@ func loadSpans(ctx context.Context, db queryer, consumer int64, stream string) (
 	return done, err
 }
 
-// writeDone makes r done as well in a stream of which done is above last.
+// writeDone makes more numbers of the stream r done; done are those above its last
+// number that are done already.
 func writeDone(ctx context.Context, tx *transaction, consumer int64, r row, done ordering.Spans, more ordering.Span) error {
 	next, rest := slices.Clone(done).Add(more).Absorb(r.last + 1)
 	return writeStream(ctx, tx, streamOf{consumer, r.stream}, next-1, done, rest)
 }
 
 // writeStream writes the last number of a stream, and what is done above it: was is
-// what the table has, and done what it is to have.
+// what the table has, and done what it must have.
 func writeStream(ctx context.Context, tx *transaction, s streamOf, last uint64, was, done ordering.Spans) error {
 	for _, old := range was {
 		if !slices.Contains(done, old) {

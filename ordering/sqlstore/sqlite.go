@@ -126,8 +126,8 @@ type partition struct {
 	name     string
 }
 
-// inTerm implements backend. It reads the row once, until something else than a
-// commit is written: nobody else could change it.
+// inTerm implements backend. It reads the row once, and again after something other
+// than a commit was written: nothing else can change it.
 func (b *sqlite) inTerm(ctx context.Context, tx *transaction, t termOf) error {
 	key := partition{t.consumer, t.info.Partition}
 	latest, ok := tx.staged.terms[key]
@@ -206,8 +206,8 @@ func (b *sqlite) check(ctx context.Context, tx *transaction, t termOf, fences or
 	return nil
 }
 
-// inSession is the condition of a read that a term of this session goes on: $2
-// to $4 are its partition and tokens, $1 is the consumer.
+// inSession is the condition of a read that a term of this session has not ended: $2 to
+// $4 are its partition and tokens, $1 is the consumer.
 const inSession = `EXISTS (SELECT 1 FROM ordering_terms t, ordering_session e
 	WHERE t.consumer = $1 AND t.part = $2 AND t.token = $3 AND t.ended = 0 AND e.token = $4)`
 

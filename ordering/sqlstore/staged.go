@@ -10,14 +10,15 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// staged is what a part of SQLite's shared transaction is to write, and has not
-// written: nothing of it is left if the part fails. If the part is kept it is added to
-// what others have staged, and written before the commit, in statements of many rows.
+// staged is what a part of SQLite's shared transaction is to write and has not written
+// yet: if the part fails, nothing of it is left. If the part is kept, it is added to
+// what other parts have staged, which is written before the commit, in statements of
+// many rows.
 //
-// It belongs to the part, even one that hangs and of which the writer has let go.
+// It belongs to the part, even if that hangs and the writer has gone on without it.
 type staged struct {
 	session *session
-	terms   map[partition]*termRow // that were read; nil for one there is not
+	terms   map[partition]*termRow // that were read; nil for a partition that has none
 	numbers numbers
 	queue   queue
 	commits []*commit // of which the job states are to be written
@@ -28,13 +29,13 @@ func (s *session) stage() *staged {
 }
 
 // session is what a store knows of its SQLite database: streams and terms as the open
-// transaction leaves them, or else the last commit did. And it has what the parts of the
-// open transaction have staged.
+// transaction leaves them or, if none is open, as the last commit left them. It also
+// has what the parts of the open transaction have staged.
 //
 // No other store writes in the session. But an older copy of the database may be
-// restored into it, or somebody may mend it by hand: so each transaction begins with the
-// question whether another connection has committed since the last one, and if so
-// nothing is known any more.
+// restored into it, or somebody may repair it by hand. So each transaction begins by
+// asking whether another connection has committed since the last one; if so, nothing is
+// known any more.
 type session struct {
 	version int64 // of the database, as this connection sees it: it changes with the commits of others
 	mu      struct {

@@ -30,7 +30,7 @@ type Store struct {
 	solo      ordering.Solo
 }
 
-// Solo is that of all sequencers on the store.
+// Solo returns the [ordering.Solo] that all sequencers on the store share.
 func (s *Store) Solo() *ordering.Solo { return &s.solo }
 
 // backend is implemented for each kind of database.
@@ -53,8 +53,8 @@ type backend interface {
 	// acquire takes over the streams, which are sorted and unique, and returns
 	// their rows in that order. It fails if the term has ended.
 	acquire(ctx context.Context, t termOf, streams []string) ([]row, error)
-	// commit makes what a commit says part of the transaction: at once, or on
-	// PostgreSQL when that is committed.
+	// commit adds a commit to the transaction: at once or, on PostgreSQL, when the
+	// transaction is committed.
 	commit(ctx context.Context, tx *transaction, c *commit) error
 	// lock returns the rows of streams, in the order of the streams, and locks
 	// them until the end of the transaction.
@@ -65,8 +65,8 @@ type backend interface {
 	// and keeps their streams from being taken over before the end of the
 	// transaction.
 	check(ctx context.Context, tx *transaction, t termOf, fences ordering.Fences) error
-	// lockParkings is check that also locks the parkings and their streams: no
-	// other transaction parks or resumes until the end of this one.
+	// lockParkings is check, and also locks the parkings and their streams: no other
+	// transaction parks or resumes them before the end of this one.
 	lockParkings(ctx context.Context, tx *transaction, t termOf, parkings []string, fences ordering.Fences) error
 	// look calls use for each of the positions, in any order, with the columns
 	// of lookUp, all from one snapshot. It fails if the term has ended.
@@ -130,13 +130,13 @@ func (s *Store) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // reserved or invalid.
 var ErrComponent = sqldb.ErrComponent
 
-// Migrate migrates the caller's own tables in the same database: it runs those
-// of the steps that it has not run before under the name component, which has 1
-// to 64 ASCII letters, digits, or any of _ - . /; "ordering", "outbox",
-// "eventlog" and "saga" are reserved for the library, and refused with
-// [ErrComponent]. Steps are SQL; a released step must not be changed, new ones are
-// appended. Several processes may call Migrate at once. The error wraps
-// [ordering.ErrSchema] if the tables were made by a program that has more steps.
+// Migrate migrates the caller's own tables in the same database: it runs those of the
+// steps that it has not run before under the name component, which has 1 to 64 ASCII
+// letters, digits, or any of _ - . /; "ordering", "outbox", "eventlog" and "saga" are
+// reserved for the library, and refused with [ErrComponent]. Steps are SQL; do not
+// change a released step, but append new ones. Several processes may call Migrate at
+// once. The error wraps [ordering.ErrSchema] if the tables were made by a program that
+// has more steps.
 func (s *Store) Migrate(ctx context.Context, component string, steps []string) error {
 	if err := sqldb.CheckComponent(component); err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
@@ -184,8 +184,8 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// enterToWrite is enter for calls that may wait for effects to end: it refuses
-// effects themselves.
+// enterToWrite is enter for calls that may wait for effects to end. In an effect it
+// returns an error.
 func (s *Store) enterToWrite(ctx context.Context) error {
 	if err := s.nested(ctx); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 // The handlers must read by this transaction alone, in the effect that they give to Do
 // or by [Store.TogetherTx]: another connection does not see what the handlers before
 // have written. If they need no reads by it, [Store.TogetherRows] keeps nobody waiting
-// while they run. They must not use other methods that write, which return [ErrTogether]
-// for their contexts.
+// while they run. They must not call other methods that write: with their contexts
+// these return [ErrTogether].
 //
 // The time set by [Store.LimitEffects] is that for all of it, and for each effect.
 // On SQLite no other write is possible during that time.
@@ -44,8 +44,7 @@ func (s *Store) Together(ctx context.Context, run func(ctx context.Context) erro
 }
 
 // TogetherTx returns the transaction of the call of [Store.Together] that ctx belongs
-// to, for reads before [Store.Do], or nil if there is none. It is not to be written
-// with.
+// to, for reads before [Store.Do], or nil if there is none. Do not write with it.
 func (s *Store) TogetherTx(ctx context.Context) *sql.Tx {
 	if tx := s.together(ctx); tx != nil {
 		return tx.Tx

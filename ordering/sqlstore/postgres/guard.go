@@ -134,8 +134,8 @@ func (c *conn) single(ctx context.Context, query string, args int) error {
 }
 
 // send sends BEGIN if that is due, what is queued, and more, in one round trip. It
-// returns the results of more, which the caller must close; an error is that of one
-// before.
+// returns the results of more, which the caller must close; the error is that of a
+// statement before them.
 func (c *conn) send(ctx context.Context, more ...*pgx.QueuedQuery) (pgx.BatchResults, error) {
 	if c.refused != nil {
 		return nil, c.refused
@@ -224,19 +224,19 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return &statement{s.(*stdlib.Stmt), c, query}, nil
 }
 
-// statement is a prepared one.
+// statement is a prepared statement.
 type statement struct {
 	*stdlib.Stmt
 	conn  *conn
 	query string
 }
 
-// ExecContext runs it.
+// ExecContext runs the statement.
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	return s.conn.ExecContext(ctx, s.query, args)
 }
 
-// QueryContext runs it.
+// QueryContext runs the query.
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	return s.conn.QueryContext(ctx, s.query, args)
 }
@@ -327,7 +327,7 @@ func isUnfit(err error) bool {
 const rollbackTime = 5 * time.Second
 
 // Rollback undoes the transaction. The error says that the connection was lost, which
-// the effect may not know.
+// the effect may not have noticed.
 func (t *driverTx) Rollback() error {
 	c := t.conn
 	c.inTx, c.queued = false, nil

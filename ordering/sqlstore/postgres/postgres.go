@@ -11,10 +11,10 @@
 //     for each of the store's connections.
 //   - Connections: 64 for the transactions of handlers, which is as many as
 //     ordering.Config.Dispatcher.Workers are by default, or what the URL says with
-//     pool_max_conns; 8 for the store's own work; 16 for callers of Store.DB. They
-//     are opened when needed, and closed after 5 idle minutes. With its default
-//     max_connections of 100, a server has room for one store at full load: raise
-//     it for several, or set pool_max_conns. A sequencer with more workers than the
+//     pool_max_conns; 8 for the store's own work; 16 for callers of Store.DB. They are
+//     opened when needed, and closed after 5 idle minutes. With its default
+//     max_connections of 100, a server has room for one store at full load: for
+//     several, raise that or set pool_max_conns. A sequencer with more workers than the
 //     store has connections logs that; its workers then wait for each other.
 //   - READ COMMITTED, the default, as the isolation level. A stricter one is
 //     correct as well, but transactions with conflicts are tried again, as failed
@@ -22,8 +22,8 @@
 //   - default_query_exec_mode of the URL as it is by default. simple_protocol is taken
 //     for exec, since it would send several statements as one.
 //   - The right to end sessions of the same user, which users have by default
-//     (pg_terminate_backend). Without it, what becomes of a commit whose connection is
-//     lost is known when the server notices that.
+//     (pg_terminate_backend). Without it, the outcome of a commit whose connection was
+//     lost is known only once the server has noticed that.
 //   - synchronous_commit on, the default, if commits are to survive a crash of the
 //     server.
 //
@@ -38,11 +38,11 @@
 //
 //	postgres://user@host/database?idle_in_transaction_session_timeout=60s
 //
-// So an effect of the next term can take that long, and an effect, which has the
-// transaction, may wait that long for anything but the database. The writes of a
-// frozen holder are rolled back, and if it wakes up its commit fails. An effect may
-// take 30 seconds in total, see [sqlstore.Store.LimitEffects], and connecting 10
-// seconds, or connect_timeout in the URL.
+// So an effect of the next term may have to wait that long. And an effect must not wait
+// longer than that for anything but the database, since it has a transaction. The
+// writes of a frozen holder are rolled back, and if it wakes up its commit fails. An
+// effect may take 30 seconds in total, see [sqlstore.Store.LimitEffects], and
+// connecting 10 seconds, or connect_timeout in the URL.
 //
 // # Two processes
 //

@@ -13,8 +13,8 @@ import (
 )
 
 // InTx is [sqlstore.InTx] with a transaction of pgx, which costs fewer round trips: an
-// event costs those of its own statements and one more, or none of its own if they are
-// queued. The store must be one of this package.
+// event costs one, and one more for each of its own statements that is not queued. The
+// store must be one of this package.
 func InTx[T any](s *sqlstore.Store, handler func(ctx context.Context, tx *Tx, job ordering.Job[T]) error) ordering.Handler[T] {
 	return func(ctx context.Context, job ordering.Job[T]) error {
 		return Do(ctx, s, job, func(ctx context.Context, tx *Tx) error { return handler(ctx, tx, job) })
@@ -49,8 +49,8 @@ type Tx struct{ conn *conn }
 var _ pgx.Tx = (*Tx)(nil)
 
 // Queue adds a statement whose result the effect does not need. It costs no round trip:
-// it is sent with the next statement, or with the COMMIT. If it fails, so does the event,
-// by the error of that.
+// it is sent with the next statement, or with the COMMIT. If it fails, that fails, and
+// so does the event.
 //
 // With [sqlstore.Store.Together], all that a chain of events has queued is sent at once.
 func (t *Tx) Queue(sql string, args ...any) {
@@ -147,7 +147,7 @@ func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return results
 }
 
-// begun returns the transaction after what is due was sent.
+// begun sends what is due, and returns the transaction.
 func (t *Tx) begun(ctx context.Context) (pgx.Tx, error) {
 	c, err := t.use()
 	if err == nil {
@@ -168,8 +168,8 @@ func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []strin
 	return tx.CopyFrom(ctx, table, columns, source)
 }
 
-// Begin implements [pgx.Tx], by a savepoint. Until that has ended, use only the
-// transaction that Begin returns.
+// Begin implements [pgx.Tx], by a savepoint. Until the savepoint has ended, use only
+// the transaction that Begin returns.
 func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
 	tx, err := t.begun(ctx)
 	if err != nil {
@@ -197,8 +197,8 @@ func (t *Tx) LargeObjects() pgx.LargeObjects {
 	return tx.LargeObjects()
 }
 
-// Conn implements [pgx.Tx]. The connection is not to be used for statements, which
-// could come before BEGIN. It is nil when the effect has returned.
+// Conn implements [pgx.Tx]. Do not run statements on the connection: they could come
+// before BEGIN. It is nil once the effect has returned.
 func (t *Tx) Conn() *pgx.Conn {
 	if t.conn == nil {
 		return nil

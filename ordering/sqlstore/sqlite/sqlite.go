@@ -58,8 +58,8 @@ func Open(ctx context.Context, path string) (*sqlstore.Store, error) {
 	return openNamed(ctx, path, inspect)
 }
 
-// OpenBeside is Open for a database that may already have tables of the caller. It
-// gets a write-ahead log, and the store's tables in addition.
+// OpenBeside is Open for a database that may already have tables of the caller. The
+// database gets a write-ahead log, and the store's tables in addition.
 func OpenBeside(ctx context.Context, path string) (*sqlstore.Store, error) {
 	return openNamed(ctx, path, func(context.Context, string) error { return nil })
 }

@@ -21,23 +21,13 @@ const atOnce = 64
 func (d *Database) States(ctx context.Context, accounts []book.Account) ([]book.State, error) {
 	states := make([]book.State, len(accounts))
 	missing := d.cache.statesOf(chainOf(ctx).states, accounts, states)
-	if len(missing) == 0 {
-		return states, nil
+	found, err := readMissing(ctx, missing, d.readStates)
+	if err != nil {
+		return nil, err
 	}
-	found := make(map[book.Account]book.State, len(missing))
-	for _, a := range missing {
-		found[a] = book.Unknown
-	}
-	for some := range slices.Chunk(missing, atOnce) {
-		if err := d.readStates(ctx, some, found); err != nil {
-			return nil, err
-		}
-	}
-	d.cache.put(found, nil)
-	for i, a := range accounts {
-		if state, ok := found[a]; ok {
-			states[i] = state
-		}
+	if len(found) > 0 {
+		d.cache.put(found, nil)
+		fill(states, accounts, found)
 	}
 	return states, nil
 }
@@ -66,23 +56,13 @@ func (d *Database) readStates(ctx context.Context, accounts []book.Account, foun
 func (d *Database) Amounts(ctx context.Context, holdings []book.Holding) ([]decimal.Decimal, error) {
 	amounts := make([]decimal.Decimal, len(holdings))
 	missing := d.cache.amountsOf(chainOf(ctx).amounts, holdings, amounts)
-	if len(missing) == 0 {
-		return amounts, nil
+	found, err := readMissing(ctx, missing, d.readAmounts)
+	if err != nil {
+		return nil, err
 	}
-	found := make(map[book.Holding]decimal.Decimal, len(missing))
-	for _, h := range missing {
-		found[h] = decimal.Decimal{}
-	}
-	for some := range slices.Chunk(missing, atOnce) {
-		if err := d.readAmounts(ctx, some, found); err != nil {
-			return nil, err
-		}
-	}
-	d.cache.put(nil, found)
-	for i, h := range holdings {
-		if amount, ok := found[h]; ok {
-			amounts[i] = amount
-		}
+	if len(found) > 0 {
+		d.cache.put(nil, found)
+		fill(amounts, holdings, found)
 	}
 	return amounts, nil
 }
@@ -109,6 +89,34 @@ func (d *Database) readAmounts(ctx context.Context, holdings []book.Holding, fou
 		found[h] = amount
 		return err
 	})
+}
+
+// readMissing reads the values of keys that are in no cache, some at a time. A key that
+// the database does not have gets the zero value.
+func readMissing[K comparable, V any](ctx context.Context, missing []K, read func(context.Context, []K, map[K]V) error) (map[K]V, error) {
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	found := make(map[K]V, len(missing))
+	for _, key := range missing {
+		var none V
+		found[key] = none
+	}
+	for some := range slices.Chunk(missing, atOnce) {
+		if err := read(ctx, some, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// fill puts what was found into the places of its keys.
+func fill[K comparable, V any](values []V, keys []K, found map[K]V) {
+	for i, key := range keys {
+		if v, ok := found[key]; ok {
+			values[i] = v
+		}
+	}
 }
 
 // byNumber are queries that differ in the number of their arguments: of int to

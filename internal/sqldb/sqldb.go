@@ -35,7 +35,7 @@ var ErrSchema = errors.New("schema of the database")
 var ErrComponent = errors.New("name of a component")
 
 // own lists the components of this module that have tables.
-var own = []string{"ordering", "outbox", "eventlog", "saga"}
+var own = []string{"ordering", "outbox", "eventlog", "eventlog.views", "saga"}
 
 // CheckComponent returns an error for a component name that a caller must not use
 // for its own tables: one of this module's, with which they would be confused, and

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,22 +99,7 @@ func undo(ctx context.Context, tx *sql.Tx) {
 // conflicting adds ErrConflict to a database's error for a conflict with another
 // transaction.
 func conflicting(err error) error {
-	var postgres interface{ SQLState() string }
-	var sqlite interface{ Code() int }
-	var is bool
-	switch {
-	case errors.As(err, &postgres):
-		switch postgres.SQLState() {
-		case "40P01", "40001", "55P03": // deadlock, no serial order, lock_timeout
-			is = true
-		}
-	case errors.As(err, &sqlite):
-		switch sqlite.Code() & 0xff {
-		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
-			is = true
-		}
-	}
-	if is {
+	if sqldb.IsConflict(err) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return err

@@ -1,0 +1,5 @@
+package eventlog_test
+
+const childEnv = "INTERLOCK_EVENTLOG_CHILD"
+
+func child(string) {}

@@ -1,0 +1,386 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// feed offers the entries of a partition to the subscription's sequencer, in their
+// order, from what the sequencer's store has as done on. It is in one of these states:
+//
+//	state     goes on to
+//	starting  waiting, when it knows where to begin; failed, if that is ahead of the log
+//	waiting   feeding, when the partition's stream is not parked, and all that was
+//	          offered is done
+//	feeding   waiting, when the sequencer has held an entry, since the stream is parked;
+//	          failed, when it has refused one
+//	failed    -
+//	closed    -, from any state, when the subscription or its sequencer ends
+//
+// Invariant: places are offered without holes and in order. open has those that were
+// offered and are above low, in their order; ended has those of open that have ended.
+// Every place up to low is done in the store.
+type feed struct {
+	subscription *Subscription
+	partition    int
+	stream       lockkeys.Key
+
+	mu struct {
+		sync.Mutex
+		state   feedState
+		low     uint64
+		open    []uint64
+		ended   map[uint64]bool
+		err     error         // why it has failed, or the latest error of the database
+		changed chan struct{} // closed when any of this changes; nil if nobody waits for it
+	}
+}
+
+// feedState is the state of a [feed].
+type feedState uint8
+
+const (
+	starting feedState = iota
+	waiting
+	feeding
+	failed
+	closed
+)
+
+func (f *feed) run(ctx context.Context) {
+	// The last entry that is done is offered once more: if the log has another one in
+	// its place, the sequencer refuses it.
+	err := f.start(ctx)
+	after := max(f.reached(), 1) - 1
+	for err == nil {
+		if err = f.awaitOpen(ctx, after); err == nil {
+			after, err = f.follow(ctx, after)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.changeLocked()
+	if ctx.Err() != nil || f.subscription.sequencer.Err() != nil {
+		f.mu.state = closed
+		return
+	}
+	f.mu.state, f.mu.err = failed, err
+	f.subscription.config.Logger.ErrorContext(ctx, "eventlog: the subscription has stopped",
+		"subscription", f.subscription.config.Name, "partition", f.partition, "err", err)
+}
+
+// start finds where to begin.
+func (f *feed) start(ctx context.Context) error {
+	var low uint64
+	var head ordering.Position
+	err := f.try(ctx, func() (err error) {
+		low, err = f.reader().Reached(ctx, f.stream)
+		if err == nil {
+			head, err = f.subscription.log.Head(ctx, f.partition)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if done := ordering.PositionAt(f.stream, low); low > head.Place() && done.Epoch >= f.subscription.log.config.Epoch {
+		return fmt.Errorf("%w: it has done %s, the log ends with %s", ErrAhead, done, head)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.low = low
+	f.mu.state = waiting
+	f.changeLocked()
+	return nil
+}
+
+// awaitOpen waits until the stream is not parked, and all that was offered, up to a
+// place, is done.
+func (f *feed) awaitOpen(ctx context.Context, offered uint64) error {
+	for {
+		var parked bool
+		var low uint64
+		err := f.try(ctx, func() (err error) {
+			if parked, err = f.parked(ctx); err == nil {
+				low, err = f.reader().Reached(ctx, f.stream)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		if !parked && low >= offered {
+			f.mu.low, f.mu.open, f.mu.ended = low, nil, map[uint64]bool{}
+			f.mu.state = feeding
+			f.changeLocked()
+			f.mu.Unlock()
+			return nil
+		}
+		f.mu.Unlock()
+		if err := f.subscription.sequencer.Err(); err != nil {
+			return err
+		}
+		if err := sleep(ctx, f.subscription.config.Poll); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *feed) reader() ordering.Reader {
+	return f.subscription.config.Store.Reader(f.subscription.config.Name)
+}
+
+// parked reports whether the partition's stream is parked.
+func (f *feed) parked(ctx context.Context) (bool, error) {
+	list, err := f.reader().Parked(ctx)
+	for _, p := range list {
+		for _, s := range p.Streams {
+			if s.Stream == f.stream {
+				return true, nil
+			}
+		}
+	}
+	return false, err
+}
+
+// follow offers the entries behind a place, and those that come, until one is held. It
+// returns the last place offered.
+func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
+	log := f.subscription.log
+	for {
+		news := log.box.Notices()
+		var rows []row
+		err := f.try(ctx, func() (err error) {
+			rows, _, err = log.page(ctx, Query{Partition: f.partition, After: after}, pageEntries)
+			return err
+		})
+		if err != nil {
+			return after, err
+		}
+		for _, r := range rows {
+			if err := f.room(ctx); err != nil {
+				return after, err
+			}
+			if on, err := f.goesOn(); !on {
+				return after, err
+			}
+			place := r.at.Place()
+			f.offered(place)
+			if err := f.subscription.sequencer.Offer(ctx, event(r), f.done); err != nil {
+				return after, err
+			}
+			after = place
+		}
+		if len(rows) > 0 {
+			continue
+		}
+		if err := f.rest(ctx, news); err != nil {
+			return after, err
+		}
+		if on, err := f.goesOn(); !on {
+			return after, err
+		}
+	}
+}
+
+// event is a row as it is offered: numbered by its place, with the event's JSON as its
+// payload, so that what the store holds of it is complete.
+func event(r row) *ordering.Event {
+	return &ordering.Event{ID: r.name, Positions: []ordering.Position{r.at}, Payload: []byte(r.body), Time: r.time}
+}
+
+// rest waits for news, at most for a poll, and while the feed goes on.
+func (f *feed) rest(ctx context.Context, news <-chan struct{}) error {
+	f.mu.Lock()
+	changed := f.changedLocked()
+	f.mu.Unlock()
+	timer := time.NewTimer(f.subscription.config.Poll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-news:
+	case <-changed:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// room waits until there is room in the window, or the feed does not go on.
+func (f *feed) room(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		if len(f.mu.open) < f.subscription.config.Window || f.mu.state != feeding {
+			f.mu.Unlock()
+			return ctx.Err()
+		}
+		changed := f.changedLocked()
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (f *feed) offered(place uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.open = append(f.mu.open, place)
+}
+
+// done is told the outcome of an entry.
+func (f *feed) done(e *ordering.Event, o ordering.Outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	place := e.Positions[0].Place()
+	switch o.Result {
+	case ordering.Applied, ordering.Duplicate, ordering.DeadLettered:
+		f.mu.ended[place] = true
+		n := 0
+		for n < len(f.mu.open) && f.mu.ended[f.mu.open[n]] {
+			f.mu.low = f.mu.open[n]
+			delete(f.mu.ended, f.mu.low)
+			n++
+		}
+		if n == 0 {
+			return
+		}
+		f.mu.open = f.mu.open[n:]
+	case ordering.Held:
+		if f.mu.state == feeding {
+			f.mu.state = waiting
+		}
+	case ordering.Refused: // the place was done by another event
+		f.mu.state, f.mu.err = failed, fmt.Errorf("%w: %w", ErrAhead, o.Err)
+	default: // it ends
+		return
+	}
+	f.changeLocked()
+}
+
+// try calls a function that uses a database until it succeeds or ctx ends.
+func (f *feed) try(ctx context.Context, call func() error) error {
+	config := f.subscription.config
+	back := dispatcher.Backoff{}.WithDefaults(config.Poll, 30*time.Second)
+	for attempt := 1; ; attempt++ {
+		err := call()
+		if err == nil && attempt > 1 {
+			config.Logger.InfoContext(ctx, "eventlog: the subscription goes on", "subscription", config.Name, "partition", f.partition)
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, ordering.ErrStoreClosed) {
+			if err == nil && attempt > 1 {
+				f.setErr(nil)
+			}
+			return err
+		}
+		f.setErr(err)
+		wait := back.Wait(attempt)
+		config.Logger.ErrorContext(ctx, "eventlog: the subscription's database failed",
+			"subscription", config.Name, "partition", f.partition, "err", err, "again_in", wait)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *feed) setErr(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.err = err
+}
+
+// goesOn reports whether the feed is still feeding, and returns why it has failed.
+func (f *feed) goesOn() (bool, error) {
+	if err := f.subscription.sequencer.Err(); err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.state == failed {
+		return false, f.mu.err
+	}
+	return f.mu.state == feeding, nil
+}
+
+// reached returns the place up to which all is done.
+func (f *feed) reached() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.low
+}
+
+func (f *feed) progress() Progress {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Progress{Done: ordering.PositionAt(f.stream, f.mu.low), Parked: f.mu.state == waiting, Err: f.mu.err}
+}
+
+// wait waits until all up to a place is done.
+func (f *feed) wait(ctx context.Context, place uint64) error {
+	for {
+		f.mu.Lock()
+		low, state, err := f.mu.low, f.mu.state, f.mu.err
+		changed := f.changedLocked()
+		f.mu.Unlock()
+		switch {
+		case low >= place:
+			return nil
+		case state == failed:
+			return err
+		case state == closed:
+			return ErrClosed
+		case state == waiting:
+			if parked, err := f.parked(ctx); err != nil || parked {
+				return errors.Join(err, f.parkedError(parked))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (f *feed) parkedError(parked bool) error {
+	if !parked {
+		return nil
+	}
+	return fmt.Errorf("%w: partition %d, behind %s", ErrParked, f.partition, ordering.PositionAt(f.stream, f.reached()))
+}
+
+// changedLocked returns a channel that is closed by the next change.
+func (f *feed) changedLocked() <-chan struct{} {
+	if f.mu.changed == nil {
+		f.mu.changed = make(chan struct{})
+	}
+	return f.mu.changed
+}
+
+func (f *feed) changeLocked() {
+	if f.mu.changed != nil {
+		close(f.mu.changed)
+		f.mu.changed = nil
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

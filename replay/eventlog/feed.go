@@ -55,10 +55,7 @@ const (
 )
 
 func (f *feed) run(ctx context.Context) {
-	// The last entry that is done is offered once more: if the log has another one in
-	// its place, the sequencer refuses it.
-	err := f.start(ctx)
-	after := max(f.reached(), 1) - 1
+	after, err := f.start(ctx)
 	for err == nil {
 		if err = f.awaitOpen(ctx, after); err == nil {
 			after, err = f.follow(ctx, after)
@@ -76,8 +73,10 @@ func (f *feed) run(ctx context.Context) {
 		"subscription", f.subscription.config.Name, "partition", f.partition, "err", err)
 }
 
-// start finds where to begin.
-func (f *feed) start(ctx context.Context) error {
+// start returns the place to begin behind: that before the last entry that is done. So
+// this one is offered once more, before all others, and if the log has another entry in
+// its place by now, the sequencer refuses it.
+func (f *feed) start(ctx context.Context) (uint64, error) {
 	var low uint64
 	var head ordering.Position
 	err := f.try(ctx, func() (err error) {
@@ -88,25 +87,29 @@ func (f *feed) start(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if done := ordering.PositionAt(f.stream, low); low > head.Place() && done.Epoch >= f.subscription.log.config.Epoch {
-		return fmt.Errorf("%w: it has done %s, the log ends with %s", ErrAhead, done, head)
+	done := ordering.PositionAt(f.stream, low)
+	begun := done.Epoch < f.subscription.log.config.Epoch // what was lost before does not matter
+	if low > head.Place() && !begun {
+		return 0, fmt.Errorf("%w: it has done %s, the log ends with %s", ErrAhead, done, head)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.low = low
 	f.mu.state = waiting
 	f.changeLocked()
-	return nil
+	if begun || low == 0 {
+		return low, nil
+	}
+	return low - 1, nil
 }
 
 // awaitOpen waits until the stream is not parked, and all that was offered, up to a
 // place, is done.
 func (f *feed) awaitOpen(ctx context.Context, offered uint64) error {
 	for {
-		var parked bool
-		var low uint64
+		var parked, low uint64
 		err := f.try(ctx, func() (err error) {
 			if parked, err = f.parked(ctx); err == nil {
 				low, err = f.reader().Reached(ctx, f.stream)
@@ -117,7 +120,7 @@ func (f *feed) awaitOpen(ctx context.Context, offered uint64) error {
 			return err
 		}
 		f.mu.Lock()
-		if !parked && low >= offered {
+		if parked == 0 && low >= offered {
 			f.mu.low, f.mu.open, f.mu.ended = low, nil, map[uint64]bool{}
 			f.mu.state = feeding
 			f.changeLocked()
@@ -138,23 +141,28 @@ func (f *feed) reader() ordering.Reader {
 	return f.subscription.config.Store.Reader(f.subscription.config.Name)
 }
 
-// parked reports whether the partition's stream is parked.
-func (f *feed) parked(ctx context.Context) (bool, error) {
+// parked returns the place from which on the partition's stream is parked; 0 if it is
+// not.
+func (f *feed) parked(ctx context.Context) (from uint64, err error) {
 	list, err := f.reader().Parked(ctx)
 	for _, p := range list {
 		for _, s := range p.Streams {
 			if s.Stream == f.stream {
-				return true, nil
+				return s.Position().Place(), nil
 			}
 		}
 	}
-	return false, err
+	return 0, err
 }
 
 // follow offers the entries behind a place, and those that come, until one is held. It
 // returns the last place offered.
 func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 	log := f.subscription.log
+	most := f.subscription.config.Window
+	if after < f.reached() { // the next one tells whether this is the log that it was
+		most = 1
+	}
 	for {
 		news := log.box.Notices()
 		var rows []row
@@ -166,7 +174,7 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 			return after, err
 		}
 		for _, r := range rows {
-			if err := f.room(ctx); err != nil {
+			if err := f.room(ctx, most); err != nil {
 				return after, err
 			}
 			if on, err := f.goesOn(); !on {
@@ -177,7 +185,12 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 			if err := f.subscription.sequencer.Offer(ctx, event(r), f.done); err != nil {
 				return after, err
 			}
-			after = place
+			if after = place; most == 1 {
+				if err := f.room(ctx, most); err != nil {
+					return after, err
+				}
+				most = f.subscription.config.Window
+			}
 		}
 		if len(rows) > 0 {
 			continue
@@ -214,11 +227,11 @@ func (f *feed) rest(ctx context.Context, news <-chan struct{}) error {
 	return nil
 }
 
-// room waits until there is room in the window, or the feed does not go on.
-func (f *feed) room(ctx context.Context) error {
+// room waits until fewer entries than most are open, or the feed does not go on.
+func (f *feed) room(ctx context.Context, most int) error {
 	for {
 		f.mu.Lock()
-		if len(f.mu.open) < f.subscription.config.Window || f.mu.state != feeding {
+		if len(f.mu.open) < most || f.mu.state != feeding {
 			f.mu.Unlock()
 			return ctx.Err()
 		}
@@ -340,8 +353,12 @@ func (f *feed) wait(ctx context.Context, place uint64) error {
 		case state == closed:
 			return ErrClosed
 		case state == waiting:
-			if parked, err := f.parked(ctx); err != nil || parked {
-				return errors.Join(err, f.parkedError(parked))
+			parked, err := f.parked(ctx)
+			if err != nil {
+				return fmt.Errorf("eventlog: wait: %w", err)
+			}
+			if parked != 0 && parked <= place {
+				return fmt.Errorf("%w: partition %d, at %s", ErrParked, f.partition, ordering.PositionAt(f.stream, parked))
 			}
 		}
 		select {
@@ -350,13 +367,6 @@ func (f *feed) wait(ctx context.Context, place uint64) error {
 		case <-changed:
 		}
 	}
-}
-
-func (f *feed) parkedError(parked bool) error {
-	if !parked {
-		return nil
-	}
-	return fmt.Errorf("%w: partition %d, behind %s", ErrParked, f.partition, ordering.PositionAt(f.stream, f.reached()))
 }
 
 // changedLocked returns a channel that is closed by the next change.

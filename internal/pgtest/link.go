@@ -10,28 +10,24 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/tcplink"
 )
 
 // Link is a network between clients and a server that counts round trips, has a
 // length, and can break between two messages. Its methods may be called concurrently.
 type Link struct {
-	target   string
-	delay    time.Duration
-	listener net.Listener
-	running  sync.WaitGroup
-	trips    atomic.Int64
+	link  *tcplink.Link
+	delay time.Duration
+	trips atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		lines map[*line]struct{} // none when closed
 		armed bool
 		left  int           // messages that pass until it breaks, if armed
 		late  chan struct{} // closed when what comes after that reaches the server; or nil, for never
 	}
 }
-
-// line is the two halves of a connection.
-type line struct{ client, server *net.TCPConn }
 
 // NewLink returns a link to the server of a database, for clients that connect to the
 // URL returned. Each message takes the delay for its way, and any number can be under
@@ -41,14 +37,11 @@ func NewLink(database string, delay time.Duration) (l *Link, through string, err
 	if err != nil {
 		return nil, "", err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	l = &Link{delay: delay}
+	if l.link, err = tcplink.New(u.Host, l.requests, l.answers); err != nil {
 		return nil, "", err
 	}
-	l = &Link{target: u.Host, delay: delay, listener: listener}
-	l.mu.lines = map[*line]struct{}{}
-	l.running.Go(l.accept)
-	u.Host = listener.Addr().String()
+	u.Host = l.link.Addr()
 	return l, u.String(), nil
 }
 
@@ -111,69 +104,13 @@ func (l *Link) passes() (passes bool, late chan struct{}) {
 }
 
 // Close resets all connections and ends the link.
-func (l *Link) Close() {
-	_ = l.listener.Close()
-	l.mu.Lock()
-	lines := l.mu.lines
-	l.mu.lines = nil
-	l.mu.Unlock()
-	for line := range lines {
-		reset(line.client)
-		reset(line.server)
-	}
-	l.running.Wait()
-}
-
-func (l *Link) accept() {
-	for {
-		client, err := l.listener.Accept()
-		if err != nil {
-			return
-		}
-		l.running.Go(func() { l.carry(client.(*net.TCPConn)) })
-	}
-}
-
-// carry serves a connection until one side has closed it.
-func (l *Link) carry(client *net.TCPConn) {
-	conn, err := net.Dial("tcp", l.target)
-	if err != nil {
-		reset(client)
-		return
-	}
-	line := &line{client, conn.(*net.TCPConn)}
-	if l.add(line) {
-		var back sync.WaitGroup
-		back.Go(func() { l.answers(line) })
-		l.requests(line)
-		back.Wait()
-	}
-	l.remove(line)
-}
-
-func (l *Link) add(line *line) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.lines == nil {
-		return false
-	}
-	l.mu.lines[line] = struct{}{}
-	return true
-}
-
-func (l *Link) remove(line *line) {
-	l.mu.Lock()
-	delete(l.mu.lines, line)
-	l.mu.Unlock()
-	_ = line.client.Close()
-	_ = line.server.Close()
-}
+func (l *Link) Close() { l.link.Close() }
 
 // requests carries the messages of a client.
-func (l *Link) requests(line *line) {
-	way := l.newWay(line.server)
+func (l *Link) requests(line *tcplink.Line) {
+	way := l.newWay(line.Server)
 	defer way.end()
-	from := bufio.NewReaderSize(line.client, 64<<10)
+	from := bufio.NewReaderSize(line.Client, 64<<10)
 	for first := true; ; first = false {
 		message, err := read(from, first)
 		if err != nil {
@@ -185,21 +122,21 @@ func (l *Link) requests(line *line) {
 			continue
 		}
 		rest := append(message, buffered(from)...)
-		reset(line.client)
+		tcplink.Reset(line.Client)
 		if late != nil {
 			way.flush()
 			<-late
-			_, _ = line.server.Write(rest)
+			_, _ = line.Server.Write(rest)
 		}
 		return
 	}
 }
 
 // answers carries those of the server.
-func (l *Link) answers(line *line) {
-	way := l.newWay(line.client)
+func (l *Link) answers(line *tcplink.Line) {
+	way := l.newWay(line.Client)
 	defer way.end()
-	from := bufio.NewReaderSize(line.server, 64<<10)
+	from := bufio.NewReaderSize(line.Server, 64<<10)
 	const ready = 'Z'
 	for connected := false; ; {
 		message, err := read(from, false)
@@ -298,10 +235,4 @@ func (w *way) end() {
 	}
 	<-w.done
 	_ = w.to.CloseWrite()
-}
-
-// reset closes a connection by a TCP reset: the other side gets an error at once.
-func reset(c *net.TCPConn) {
-	_ = c.SetLinger(0)
-	_ = c.Close()
 }

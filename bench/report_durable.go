@@ -55,7 +55,9 @@ and a store that does nothing, and what of it the sequencer adds.
 	}
 	r.section("Recovery")
 	r.line("A sequencer with a fresh SQLite database gets %d events from an outbox, whose order\n"+
-		"can only be found link by link: %.2f s, %d requests.", r.durable.Chain.Events, r.durable.Chain.Elapsed.Seconds(), r.durable.Chain.Requests)
+		"can only be found link by link: %.2f s, %d requests.\n", r.durable.Chain.Events, r.durable.Chain.Elapsed.Seconds(), r.durable.Chain.Requests)
+	r.line("%d streams with a gap that nobody fills are parked on SQLite after %.2f s; when the\n"+
+		"missing events come, all have run after another %.2f s.", r.durable.Late.Streams, r.durable.Late.Parked.Seconds(), r.durable.Late.Resumed.Seconds())
 	r.section("The analytical model")
 	return r.model.Write(r)
 }

@@ -3,8 +3,12 @@ package bench
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/bench/parking"
+	"github.com/interlock-go/interlock/bench/recovery"
 )
 
 func TestTargetLines(t *testing.T) {
@@ -18,6 +22,21 @@ func TestTargetLines(t *testing.T) {
 		"a peer's cost  1.20 ×  ≥ 2.00 ×  missed",
 		"",
 	}, "\n"), text.String())
+}
+
+func TestRecoveryTargets(t *testing.T) {
+	d := Durable{
+		Chain: recovery.Chain{Events: 6000, Elapsed: 400 * time.Millisecond, Requests: 12},
+		Late:  parking.Late{Streams: 10_000, Parked: 6 * time.Second, Resumed: 2 * time.Second},
+	}
+	var text strings.Builder
+	require.NoError(t, WriteTargets(&text, d.Targets()))
+	require.Equal(t, strings.Join([]string{
+		"a chain of 6000 events, from an outbox to a fresh database    0.40 s                                               ≤ 5.00 s  met",
+		"10000 gaps that nobody fills, until all are parked on SQLite  6.00 s (resumed after 2.00 s, once the events come)  ≤ 5.00 s  missed",
+		"",
+	}, "\n"), text.String())
+	require.Empty(t, Durable{}.Targets(), "nothing was measured")
 }
 
 func TestFunctionGroups(t *testing.T) {

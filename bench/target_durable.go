@@ -7,6 +7,7 @@ import (
 
 	"github.com/interlock-go/interlock/bench/durable"
 	"github.com/interlock-go/interlock/bench/model"
+	"github.com/interlock-go/interlock/bench/parking"
 	"github.com/interlock-go/interlock/bench/recovery"
 )
 
@@ -17,9 +18,11 @@ type Durable struct {
 	SQLite    []durable.Throughput // by load and workers
 	Postgres  []durable.Throughput // by load and distance
 	Chain     recovery.Chain
+	Late      parking.Late
 }
 
-// MeasureDurable measures all that packages durable and recovery do.
+// MeasureDurable measures all that packages durable and recovery do, and what package
+// parking does with late events.
 func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 	for positions := range 2 {
 		o, err := durable.MeasureOverhead(e.Rounds, e.Messages, positions+1)
@@ -32,6 +35,9 @@ func MeasureDurable(ctx context.Context, e Effort) (d Durable, err error) {
 		return d, err
 	}
 	if d.Chain, err = recovery.MeasureChain(ctx, 6000); err != nil {
+		return d, err
+	}
+	if d.Late, err = parking.MeasureLate(ctx, 10_000); err != nil {
 		return d, err
 	}
 	for _, load := range []durable.Load{durable.Spread, durable.Hot} {
@@ -64,6 +70,11 @@ func (d Durable) Targets() (targets []Target) {
 	}
 	if c := d.Chain; c.Events > 0 {
 		targets = append(targets, atMost(fmt.Sprintf("a chain of %d events, from an outbox to a fresh database", c.Events), c.Elapsed.Seconds(), 5, "s"))
+	}
+	if l := d.Late; l.Streams > 0 {
+		parked := atMost(fmt.Sprintf("%d gaps that nobody fills, until all are parked on SQLite", l.Streams), l.Parked.Seconds(), 5, "s")
+		parked.Measured += fmt.Sprintf(" (resumed after %.2f s, once the events come)", l.Resumed.Seconds())
+		targets = append(targets, parked)
 	}
 	if d.Idle.After > 0 {
 		targets = append(targets, atMost(fmt.Sprintf("heap left of %d streams, %d active", d.Idle.Streams, d.Idle.MaxActive), d.Idle.After-d.Idle.Before, 10, "MB"))

@@ -11,22 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/httpreplay"
 )
-
-func stream(i int) lockkeys.Key { return lockkeys.Must("account", fmt.Sprint(i)) }
-
-func event(number uint64, streams ...int) *ordering.Event {
-	e := &ordering.Event{Payload: make([]byte, 100)}
-	for _, i := range streams {
-		e.Positions = append(e.Positions, ordering.Position{Stream: stream(i), Number: number})
-	}
-	return e
-}
 
 var stores = map[string]func(b *testing.B) ordering.Store{
 	"memory": func(*testing.B) ordering.Store { return ordering.NewMemory() },
@@ -216,58 +208,27 @@ func gaps(b *testing.B, store ordering.Store, streams int, replayer ordering.Rep
 	return seconds
 }
 
-// BenchmarkLate brings the second event of 10,000 streams, which are parked since no
-// replay brings the first ones, and then the first ones, which resumes them.
+// What is measured must work; how fast it is depends on the machine.
+func TestMeasureLate(t *testing.T) {
+	l, err := MeasureLate(t.Context(), 200)
+	require.NoError(t, err)
+	require.Equal(t, 200, l.Streams)
+	require.GreaterOrEqual(t, l.Parked, 50*time.Millisecond, "the grace time")
+	require.Positive(t, l.Resumed)
+}
+
+// BenchmarkLate is [MeasureLate] of 10,000 streams, on each kind of store.
 func BenchmarkLate(b *testing.B) {
-	const streams = 10_000
 	for name, open := range stores {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				parked, resumed := late(b, open(b), streams)
-				b.ReportMetric(parked, "s/parked")
-				b.ReportMetric(resumed, "s/resumed")
+				l, err := late(b.Context(), open(b), 10_000)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(l.Parked.Seconds(), "s/parked")
+				b.ReportMetric(l.Resumed.Seconds(), "s/resumed")
 			}
 		})
 	}
-}
-
-func late(b *testing.B, store ordering.Store, streams int) (parked, resumed float64) {
-	var held, applied atomic.Int64
-	allHeld, all := make(chan struct{}), make(chan struct{})
-	seq, err := ordering.New(b.Context(), ordering.Config[*ordering.Event]{
-		Store: store, GapTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		Handler: func(context.Context, ordering.Job[*ordering.Event]) error {
-			if applied.Add(1) == int64(2*streams) {
-				close(all)
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	offer := func(number uint64) {
-		for i := range streams {
-			err := seq.Offer(b.Context(), event(number, i), func(_ *ordering.Event, o ordering.Outcome) {
-				if number == 2 && o.Result == ordering.Held && held.Add(1) == int64(streams) {
-					close(allHeld)
-				}
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	began := time.Now()
-	offer(2)
-	<-allHeld
-	parked = time.Since(began).Seconds()
-	began = time.Now()
-	offer(1)
-	<-all
-	resumed = time.Since(began).Seconds()
-	if err := seq.Close(); err != nil {
-		b.Fatal(err)
-	}
-	return parked, resumed
 }

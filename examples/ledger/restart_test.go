@@ -218,6 +218,7 @@ a receipt","b","-1.00","EUR",""
 	}{
 		"within a number":          {`"a","7.`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
 		"within a field's text":    {`"food, and`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
+		"within a text's lines":    {"\"food, and\n", `line 4: malformed: the line has no end: the input was cut`, 1, 1},
 		"between two fields":       {`"a","7.00",`, `line 4: malformed: the line has no end: the input was cut`, 1, 1},
 		"before the last quote":    {`"b","-7.00","EUR","`, `line 4: malformed: line 6 of the same transaction: the line has no end: the input was cut`, 1, 1},
 		"between two postings":     {`"a","7.00","EUR",""` + "\n", `line 4: malformed: the transaction does not balance, 7.00 EUR is left: was the input cut`, 1, 1},

@@ -109,5 +109,8 @@ func Open(r io.Reader, format Format, mark string) (Source, error) {
 	return nil, fmt.Errorf("format %q is not known: use %s or %s", string(format), NDJSON, HledgerCSV)
 }
 
+// errCut is the error of the last line of an input that ends within it.
+var errCut = errors.New("the line has no end: the input was cut: run it again once it is complete, and it continues from here")
+
 // byteOrderMark stands at the beginning of files that some editors write.
 const byteOrderMark = "\uFEFF"

@@ -47,6 +47,27 @@ func TestNDJSON(t *testing.T) {
 	assert.Equal(t, "line 6: post [a 1]", lines[3])
 }
 
+// Wherever a message is cut, that is said of it, and of nothing else.
+func TestNDJSONThatWasCut(t *testing.T) {
+	const cut = "line 2 malformed: the line has no end: the input was cut"
+	whole := `{"op":"deposit","account":"client:\u00e9é\"1","amount":"1.00","expect":[{"account":"a","balance":"1"}],"reject":false}`
+	for n := range len(whole) {
+		lines, end := told(feed.NewNDJSON(strings.NewReader(`{"op":"end_of_day"}` + "\n" + whole[:n])))
+		require.Equal(t, io.EOF, end)
+		if n == 0 {
+			require.Len(t, lines, 1)
+			continue
+		}
+		require.Len(t, lines, 2, whole[:n])
+		assert.Contains(t, lines[1], cut, whole[:n])
+	}
+	for _, other := range []string{`{"op":"open"}`, `{"op":"open"` + "\n", "hello", `{"op"}`, `{"op":"open"} x`, "[]"} {
+		lines, _ := told(feed.NewNDJSON(strings.NewReader(`{"op":"end_of_day"}` + "\n" + other)))
+		require.Len(t, lines, 2, other)
+		assert.NotContains(t, lines[1], "was cut", other)
+	}
+}
+
 // Something that was added to an input whose last line had no end is read as what
 // it is.
 func TestObjectsOnOneLine(t *testing.T) {
@@ -159,6 +180,14 @@ func TestHledger(t *testing.T) {
 		"cut within quotes": {
 			header + pair("1", "a", "1", "") + strings.TrimSuffix(pair("2", "a", "1", ""), "\"\"\n"),
 			[]string{"line 2: post", "line 4 malformed: line 5 of the same transaction: the line has no end: the input was cut"},
+		},
+		"cut within quotes, behind the end of a line": {
+			header + pair("1", "a", "1", "") + "\"2\",\"2024-01-01\",\"\",\"\",\"\",\"what\n",
+			[]string{"line 2: post", "line 4 malformed: the line has no end: the input was cut"},
+		},
+		"a bare quote in the last line": {
+			header + pair("1", "a", "1", "") + "garb\"age\n",
+			[]string{"line 2 malformed: line 4 of the same transaction: bare"},
 		},
 		"transactions of two files": {
 			header + pair("1", "a", "1", "") + pair("2", "a", "2", "") + pair("1", "b", "3", "") + strings.ReplaceAll(pair("1", "c", "4", ""), "2024", "2025"),
@@ -324,10 +353,11 @@ func TestFormatOf(t *testing.T) {
 func FuzzNDJSON(f *testing.F) {
 	f.Add([]byte("{\"op\":\"end_of_day\"}\n\nx\n{\"op\":\"open\",\"account\":\"a\"}"))
 	f.Add([]byte("\xef\xbb\xbf{}\r\n"))
+	f.Add([]byte(`{"op":""}{`))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		lines, end := told(feed.NewNDJSON(bytes.NewReader(input)))
 		require.Equal(t, io.EOF, end)
-		require.LessOrEqual(t, len(lines), bytes.Count(input, []byte("\n"))+1)
+		require.LessOrEqual(t, len(lines), bytes.Count(input, []byte("\n"))+1+bytes.Count(input, []byte("{")), "a line may have several objects")
 	})
 }
 

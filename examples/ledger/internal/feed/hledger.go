@@ -221,7 +221,7 @@ func (h *hledger) advance() {
 	}
 	if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
 		err := syntax.Err
-		if !strings.HasSuffix(raw, "\n") {
+		if !strings.HasSuffix(raw, "\n") || errors.Is(err, csv.ErrQuote) && strings.Count(raw, `"`)%2 == 1 && h.text.atEnd() {
 			err = fmt.Errorf("%w (%w)", errCut, err)
 		}
 		h.next = &row{line: syntax.StartLine, raw: raw, txnidx: salvage(raw), err: err}
@@ -254,9 +254,6 @@ func (h *hledger) parse(fields []string, line int, raw string) *row {
 	}
 	return r
 }
-
-// errCut is the error of the last line of an input that ends within it.
-var errCut = errors.New("the line has no end: the input was cut: run it again once it is complete, and it continues from here")
 
 // bare takes off the brackets in which hledger writes the accounts of virtual
 // postings.
@@ -315,7 +312,11 @@ type recorder struct {
 	r     io.Reader
 	text  []byte
 	start int64 // where text begins in the input
+	ended bool  // all of the input was read
 }
+
+// atEnd reports whether all of the input was read and taken.
+func (t *recorder) atEnd() bool { return t.ended && len(t.text) == 0 }
 
 // Read implements io.Reader.
 func (t *recorder) Read(p []byte) (int, error) {
@@ -324,6 +325,7 @@ func (t *recorder) Read(p []byte) (int, error) {
 	}
 	n, err := t.r.Read(p)
 	t.text = append(t.text, p[:n]...)
+	t.ended = err == io.EOF
 	return n, err
 }
 

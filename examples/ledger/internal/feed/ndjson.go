@@ -21,6 +21,7 @@ const maxLine = 1 << 20
 type ndjson struct {
 	r    *bufio.Reader
 	line int
+	open bool   // the line has no end, since the input has ended
 	rest []byte // of the line, behind its first objects
 	seen *seen  // nil if nobody goes on from a place
 }
@@ -76,9 +77,18 @@ func (n *ndjson) decode(text []byte) (Item, error) {
 		}
 	}
 	if err != nil {
+		if n.open && endsWithin(text) {
+			err = fmt.Errorf("%w (%w)", errCut, err)
+		}
 		return Item{}, &Malformed{n.line, string(text), err}
 	}
 	return Item{Line: n.line, Message: m}, nil
+}
+
+// endsWithin reports whether a text is the beginning of a JSON value.
+func endsWithin(text []byte) bool {
+	var value json.RawMessage
+	return errors.Is(json.NewDecoder(bytes.NewReader(text)).Decode(&value), io.ErrUnexpectedEOF)
 }
 
 // readLine reads up to and without the next line end. Of a line that is too
@@ -96,6 +106,7 @@ func (n *ndjson) readLine() (text []byte, tooLong bool, err error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err == io.EOF && len(text) > 0:
+			n.open = true
 			return text, tooLong, nil
 		case err != nil && err != io.EOF:
 			return nil, false, fmt.Errorf("read line %d: %w", n.line, err)

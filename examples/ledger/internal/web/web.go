@@ -40,7 +40,7 @@ const (
 	Done      = "done before" // by its numbers: it was not applied again
 	Held      = "held"        // kept until those come that its numbers say are before it
 	Malformed = "malformed"   // no message: do not send it again
-	Rejected  = "rejected"    // the book does not allow it, or an expectation did not hold
+	Rejected  = "rejected"    // the book does not allow it, an expectation did not hold, or its ID is taken
 	Unknown   = "unknown"     // it may yet be applied
 	Refused   = "refused"     // not accepted: send it again later
 )

@@ -64,55 +64,56 @@ type Appended struct {
 // After an error the transaction is as it was before, unless the database itself has
 // failed: then it has been rolled back.
 func (l *Log) Append(ctx context.Context, tx *sql.Tx, events []*ordering.Event, expected ...ordering.Position) (Appended, error) {
-	partitions := make([]int, len(events))
-	for i, e := range events {
-		if e == nil {
-			return Appended{}, fmt.Errorf("eventlog: append: the event at index %d: %w", i, outbox.ErrNoEvent)
-		}
-		var err error
-		if partitions[i], err = l.partitionOf(e); err != nil {
-			return Appended{}, err
-		}
-	}
-	added, err := l.box.EnqueueAll(ctx, tx, events, expected...)
-	if errors.Is(err, outbox.ErrDuplicateID) || errors.Is(err, outbox.ErrOtherEvent) || errors.Is(err, ErrVersion) {
+	entries := []Entry{}
+	_, err := l.box.EnqueueAll(context.WithValue(ctx, entriesKey{}, &entries), tx, events, expected...)
+	switch {
+	case err == nil:
+		return Appended{Entries: entries}, nil
+	case errors.Is(err, outbox.ErrDuplicateID) || errors.Is(err, outbox.ErrOtherEvent) || errors.Is(err, ErrVersion):
 		return l.repeated(ctx, tx, events, err)
 	}
-	if err != nil {
-		return Appended{}, fmt.Errorf("eventlog: append: %w", err)
-	}
-	entries, err := l.place(ctx, tx, added, partitions)
-	if err != nil { // without places the numbers must not be committed
-		if sqldb.IsConflict(err) {
-			err = fmt.Errorf("%w: %w", ErrConflict, err)
-		}
-		_ = tx.Rollback() // fails if the database has done so
-		return Appended{}, fmt.Errorf("eventlog: append: %w", err)
-	}
-	return Appended{Entries: entries}, nil
+	return Appended{}, fmt.Errorf("eventlog: append: %w", err)
 }
+
+// entriesKey is the key of a context for where the entries of an append go.
+type entriesKey struct{}
+
+// placing gives the events that are added to the outbox their places; see
+// [outbox.Also].
+type placing struct{ *Log }
+
+// Statements implements [outbox.Also].
+func (placing) Statements() []string { return []string{advance, insertEntries(1), insertEntries(2)} }
 
 // maxPlaced bounds the entries of one statement.
 const maxPlaced = 256
 
-// place gives added events their places, partition by partition in their order.
-func (l *Log) place(ctx context.Context, tx *sql.Tx, added []outbox.Enqueued, partitions []int) ([]Entry, error) {
+// Added implements [outbox.Also]: partition by partition, so that the heads are always
+// locked in one order.
+func (l placing) Added(ctx context.Context, tx outbox.Tx, added []outbox.Enqueued) error {
 	entries := make([]Entry, len(added))
 	in := map[int][]int{} // the indexes of a partition's events
-	for i := range added {
-		in[partitions[i]] = append(in[partitions[i]], i)
+	for i, a := range added {
+		partition, err := l.partitionOf(a.Event)
+		if err != nil {
+			return err
+		}
+		in[partition] = append(in[partition], i)
 	}
-	for partition := range l.config.Partitions {
+	for _, partition := range slices.Sorted(maps.Keys(in)) {
 		for some := range slices.Chunk(in[partition], maxPlaced) {
 			if err := l.placeSome(ctx, tx, partition, added, some, entries); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return entries, nil
+	if to, asked := ctx.Value(entriesKey{}).(*[]Entry); asked {
+		*to = entries
+	}
+	return nil
 }
 
-func (l *Log) placeSome(ctx context.Context, tx *sql.Tx, partition int, added []outbox.Enqueued, indexes []int, entries []Entry) error {
+func (l placing) placeSome(ctx context.Context, tx outbox.Tx, partition int, added []outbox.Enqueued, indexes []int, entries []Entry) error {
 	n := len(indexes)
 	before := ordering.Position{Epoch: l.config.Epoch}.Place()
 	var last uint64

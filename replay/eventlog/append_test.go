@@ -86,6 +86,29 @@ func TestAppendRefuses(t *testing.T) {
 	})
 }
 
+// What is enqueued with the log's outbox is in the log; one way in.
+func TestEnqueueWithTheOutboxOfALog(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{Sent: true})
+		b.put(t, "x", "a")
+		require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := b.Outbox().Enqueue(ctx, tx, on("2", "x"), lockkeys.MustParse("a"))
+			return err
+		}))
+		got := b.read(t, eventlog.Query{})
+		require.Len(t, got, 2)
+		assert.Equal(t, "log/0=2: 2 a=2", text(got[1]))
+		stats, err := b.Outbox().Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, stats.Unsent, "a relay would send them")
+		local := p.fresh(t).open(t, eventlog.Config{})
+		local.put(t, "x", "a")
+		stats, err = local.Outbox().Stats(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, stats.Unsent)
+	})
+}
+
 // A caller that does not know whether its append was committed repeats it.
 func TestAnAppendIsRepeated(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

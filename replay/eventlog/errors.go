@@ -40,8 +40,8 @@ type VersionError = outbox.VersionError
 // Errors of reading.
 var (
 	// ErrNotInLog is wrapped by the error for an event that is on the stream, and not
-	// in the log: it was enqueued with the outbox itself.
-	ErrNotInLog = errors.New("eventlog: the event is in the outbox, and not in the log: append with the log alone")
+	// in the log: it was enqueued with another outbox on the same tables.
+	ErrNotInLog = errors.New("eventlog: the event is in the outbox, and not in the log: enqueue with Log.Outbox alone")
 	// ErrLost is wrapped by the error for an entry whose event is not there any more:
 	// it was deleted by hand, or by an outbox with a Retention on the same tables.
 	ErrLost = errors.New("eventlog: the event of the entry is not there any more")

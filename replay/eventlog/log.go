@@ -53,6 +53,10 @@ type Config struct {
 	// database has lost entries, since an old backup was restored for example: see
 	// [outbox.Config.Epoch].
 	Epoch uint16
+	// Prepare prepares a statement for the transactions in which events are appended,
+	// see [outbox.Config.Prepare]: with a store of package sqlstore, set it to the
+	// store's method Prepare, which saves most of the time of an append on SQLite.
+	Prepare func(ctx context.Context, query string) (*sql.Stmt, error)
 	// Logger logs what a reader passes over: snapshots that cannot be read.
 	// Default: slog.Default().
 	Logger *slog.Logger
@@ -105,22 +109,25 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 	if err := problems.Err(ErrConfig); err != nil {
 		return nil, err
 	}
-	box, err := outbox.New(ctx, db, dialect, outbox.Config{
-		Retention: -1, Local: !config.Sent, Check: config.Check, Epoch: config.Epoch, Logger: config.Logger,
-	})
-	if err == nil {
-		err = sqldb.Migrate(ctx, db, dialect, "eventlog", steps(dialect))
+	l := &Log{db: db, dialect: dialect, config: config, upcasters: upcasters}
+	if err := sqldb.Migrate(ctx, db, dialect, "eventlog", steps(dialect)); err != nil {
+		return nil, fmt.Errorf("eventlog: %w", err)
 	}
+	l.box, err = outbox.New(ctx, db, dialect, outbox.Config{
+		Retention: -1, Local: !config.Sent, Check: l.check, Epoch: config.Epoch,
+		Also: placing{l}, Prepare: config.Prepare, Logger: config.Logger,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("eventlog: %w", err)
 	}
-	return &Log{db: db, dialect: dialect, config: config, box: box, upcasters: upcasters}, nil
+	return l, nil
 }
 
 // Outbox returns the outbox whose tables the log has its events in: for relays that
-// send them, if the log has Config.Sent, and as a [replay.Source] for receivers. Do
-// not enqueue with it: such an event is in no order of the log, and reading its stream
-// fails there with [ErrNotInLog].
+// send them, if the log has Config.Sent, and as a [replay.Source] for receivers. What
+// is enqueued with it is appended to the log. Another outbox on the same tables must not
+// enqueue: its events would be in no order, and reading their streams fails there with
+// [ErrNotInLog].
 func (l *Log) Outbox() *outbox.Outbox { return l.box }
 
 // Notify tells the subscriptions and relays of this process that entries were
@@ -130,6 +137,17 @@ func (l *Log) Notify() { l.box.Notify() }
 // Partition returns the stream that numbers the entries of a partition, log/0 for
 // example. The number of an entry on it is its place.
 func Partition(n int) lockkeys.Key { return lockkeys.Must(Root, strconv.Itoa(n)) }
+
+// check refuses an event that has no partition, or that Config.Check refuses.
+func (l *Log) check(e *ordering.Event) error {
+	if _, err := l.partitionOf(e); err != nil {
+		return err
+	}
+	if l.config.Check != nil {
+		return l.config.Check(e)
+	}
+	return nil
+}
 
 // partitionOf returns the partition of an event.
 func (l *Log) partitionOf(e *ordering.Event) (int, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/eventlog"
+	"github.com/interlock-go/interlock/replay/outbox"
 )
 
 // A query gives what a filter of all entries gives, in pages of any size.
@@ -116,12 +117,14 @@ func TestEntriesThatCannotBeRead(t *testing.T) {
 			_, err := b.append(t.Context(), []*ordering.Event{on(fmt.Sprint(i+1), "x", "a")})
 			require.NoError(t, err)
 		}
+		other, err := outbox.New(t.Context(), b.store.DB(), p.dialect, outbox.Config{})
+		require.NoError(t, err)
 		require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `UPDATE outbox_events SET body = '{"id":' WHERE name = '2'`)
 			require.NoError(t, err)
 			_, err = tx.ExecContext(ctx, `DELETE FROM outbox_events WHERE name = '4'`)
 			require.NoError(t, err)
-			_, err = b.Outbox().Enqueue(ctx, tx, on("beside", "x", "a"))
+			_, err = other.Enqueue(ctx, tx, on("beside", "x", "a"))
 			return err
 		}))
 		read := func(q eventlog.Query) (got []string) {

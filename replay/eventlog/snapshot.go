@@ -25,8 +25,9 @@ type Aggregate[S any] struct {
 	Log *Log
 	// Name names the kind of state, and its snapshots. Required.
 	Name string
-	// Apply returns the state after an event, and may change the one that it is given.
-	// It must depend on the two alone. Required.
+	// Apply returns the state after an event. It must depend on the two alone, and must
+	// not change the state that it is given, nor a map or a slice in it: a transaction
+	// that is run again begins with the same. Required.
 	Apply func(state S, e *ordering.Event) (S, error)
 	// Format is the version of S and Apply: raise it when either changes. Snapshots of
 	// other formats are passed over. Default: 0.
@@ -102,11 +103,12 @@ func (a Aggregate[S]) call(value S, e *ordering.Event) (_ S, err error) {
 // see [Log.Append]. Each time that Every events have been passed it adds a snapshot,
 // in the same transaction, and deletes older ones but Keep. If Apply refuses one of
 // the events, or the snapshot fails, the transaction is rolled back. If the events
-// were there already, the state is loaded.
+// were there already, the state is loaded. With an error it returns the state that it
+// was given.
 func (a Aggregate[S]) Append(ctx context.Context, tx *sql.Tx, state State[S], events ...*ordering.Event) (State[S], error) {
 	a, err := a.with()
 	if err != nil {
-		return State[S]{}, err
+		return state, err
 	}
 	stream := state.Version.Stream
 	for i, e := range events {
@@ -114,30 +116,30 @@ func (a Aggregate[S]) Append(ctx context.Context, tx *sql.Tx, state State[S], ev
 			continue // which the log refuses
 		}
 		if _, on := e.On(stream); !on {
-			return State[S]{}, fmt.Errorf("eventlog: append to %s: the event at index %d is not on %s", a.Name, i, stream)
+			return state, fmt.Errorf("eventlog: append to %s: the event at index %d is not on %s", a.Name, i, stream)
 		}
 	}
 	appended, err := a.Log.Append(ctx, tx, events, state.Version)
 	if err != nil {
-		return State[S]{}, err
+		return state, err
 	}
 	if appended.Repeated {
 		return a.Load(ctx, stream)
 	}
-	before := state.Version.Place()
+	after := state
 	for _, entry := range appended.Entries {
-		if state, err = a.apply(state, entry.Event); err != nil {
+		if after, err = a.apply(after, entry.Event); err != nil {
 			_ = tx.Rollback()
-			return State[S]{}, err
+			return state, err
 		}
 	}
-	if every := uint64(a.Every); state.Version.Place()/every > before/every {
-		if err := a.save(ctx, tx, state); err != nil {
+	if every := uint64(a.Every); after.Version.Place()/every > state.Version.Place()/every {
+		if err := a.save(ctx, tx, after); err != nil {
 			_ = tx.Rollback()
-			return State[S]{}, fmt.Errorf("eventlog: snapshot of %s %.80s: %w", a.Name, stream, err)
+			return state, fmt.Errorf("eventlog: snapshot of %s %.80s: %w", a.Name, stream, err)
 		}
 	}
-	return state, nil
+	return after, nil
 }
 
 func (a Aggregate[S]) save(ctx context.Context, tx *sql.Tx, state State[S]) error {

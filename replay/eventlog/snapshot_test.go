@@ -29,10 +29,13 @@ func apply(a account, e *ordering.Event) (account, error) {
 	case "panic":
 		panic("a bug")
 	}
-	if a.Events == nil {
-		a.Events = map[string]int{}
+	events := map[string]int{e.Type: 1 + a.Events[e.Type]}
+	for kind, n := range a.Events {
+		if kind != e.Type {
+			events[kind] = n
+		}
 	}
-	a.Events[e.Type]++
+	a.Events = events
 	a.Trace += e.Type
 	return a, nil
 }

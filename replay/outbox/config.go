@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"time"
 
@@ -34,6 +35,14 @@ type Config struct {
 	// the transaction is open: it should be quick, and not use the database.
 	// Default: all events are accepted.
 	Check func(e *ordering.Event) error
+	// Also, if set, does more in the step in which events are added. Default: nothing.
+	Also Also
+	// Prepare prepares a statement for the transactions in which events are
+	// enqueued, if these are not of the database that the outbox was given. On SQLite
+	// parsing a statement takes several times as long as running it. For the
+	// transactions of a store of package sqlstore it is the store's method Prepare.
+	// Default: the database's method PrepareContext.
+	Prepare func(ctx context.Context, query string) (*sql.Stmt, error)
 	// Logger logs the decisions of operators. Default: slog.Default().
 	Logger *slog.Logger
 	// Epoch is the epoch in which numbers are assigned, see [ordering.Position].
@@ -42,6 +51,24 @@ type Config struct {
 	// documentation. A stream with numbers of a later epoch continues in that.
 	// Default: 0.
 	Epoch uint16
+}
+
+// Also does more whenever events are added to an outbox, in the same step: what it
+// writes is there exactly if they are. An event log gives them places in its order.
+type Also interface {
+	// Statements returns statements that Added uses often, which are prepared on
+	// SQLite; see [Config.Prepare].
+	Statements() []string
+	// Added is called after events were added, on the goroutine of Enqueue or EnqueueAll
+	// and with its context. If it fails, they are not added, and its error is wrapped.
+	Added(ctx context.Context, tx Tx, added []Enqueued) error
+}
+
+// Tx is a transaction in which events are enqueued, as [sql.Tx] is.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 func (c Config) withDefaults() Config {

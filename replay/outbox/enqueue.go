@@ -85,19 +85,15 @@ func (o *Outbox) EnqueueAll(ctx context.Context, tx *sql.Tx, events []*ordering.
 	if err := distinct(ready); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue: %w", err)
 	}
-	var rows []int64
+	var added []Enqueued
 	err := o.atomically(ctx, tx, func(t transaction) (err error) {
 		if err = o.check(ctx, t, ready, expected); err == nil {
-			rows, err = o.add(ctx, t, ready)
+			added, err = o.add(ctx, t, ready)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: enqueue %d events: %w", len(events), err)
-	}
-	added := make([]Enqueued, len(ready))
-	for i, e := range ready {
-		added[i] = Enqueued{e, rows[i]}
 	}
 	return added, nil
 }

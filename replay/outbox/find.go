@@ -106,7 +106,7 @@ func (l *leader) find(stopped, work context.Context) error {
 func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := l.box.statements.query(ctx, l.db, findHeads, l.cursor, limit)
+	found, err := l.box.relaying.query(ctx, l.db, findHeads, l.cursor, limit)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: find events to send: %w", err)
 	}
@@ -175,7 +175,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	for _, h := range chosen {
 		args = append(args, h.stream, h.number, h.event)
 	}
-	found, err := l.box.statements.query(ctx, l.db, loadRuns(l.box.dialect, len(chosen)), args...)
+	found, err := l.box.relaying.query(ctx, l.db, loadRuns(l.box.dialect, len(chosen)), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,27 @@ import (
 // arguments.
 const maxInsert = 256
 
-// add numbers the events and inserts them. It returns their rows.
-func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {
+// add numbers the events, inserts them, and does what Config.Also does.
+func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Event) ([]Enqueued, error) {
 	if err := o.assign(ctx, tx, events); err != nil {
 		return nil, err
 	}
+	added := make([]Enqueued, 0, len(events))
 	for some := range slices.Chunk(events, maxInsert) {
-		inserted, err := o.insert(ctx, tx, some)
+		rows, err := o.insert(ctx, tx, some)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, inserted...)
+		for i, e := range some {
+			added = append(added, Enqueued{e, rows[i]})
+		}
 	}
-	return rows, nil
+	if o.config.Also != nil && len(added) > 0 {
+		if err := o.config.Also.Added(ctx, tx, added); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
 }
 
 func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {

@@ -15,10 +15,11 @@ import (
 // Its methods are safe for concurrent use. There is nothing to close: the database
 // belongs to the caller.
 type Outbox struct {
-	db         *sql.DB
-	dialect    Dialect
-	config     Config
-	statements statements
+	db        *sql.DB
+	dialect   Dialect
+	config    Config
+	enqueuing statements // of the database of the callers' transactions
+	relaying  statements // of db
 
 	// mu guards the channel that the next notice closes.
 	mu struct {
@@ -45,7 +46,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o := &Outbox{db: db, dialect: dialect, config: config}
-	if o.statements, err = prepareAll(ctx, db, dialect, config.Epoch); err != nil {
+	if err := o.prepareAll(ctx); err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	o.mu.notice = make(chan struct{})

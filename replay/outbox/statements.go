@@ -5,29 +5,44 @@ import (
 	"database/sql"
 )
 
-// statements has the prepared statements for enqueuing and sending an event, by
-// their texts. Only on SQLite, where parsing a statement takes several times as
-// long as running it, and only for few streams. Drivers for PostgreSQL prepare all
-// statements anyway.
+// statements has prepared statements by their texts. Only on SQLite, where parsing a
+// statement takes several times as long as running it, and only for few streams.
+// Drivers for PostgreSQL prepare all statements anyway.
 type statements map[string]*sql.Stmt
 
 // few is the largest number of streams, or heads of streams, with prepared
 // statements.
 const few = 2
 
-// prepareAll returns the statements of a database.
-func prepareAll(ctx context.Context, db *sql.DB, d Dialect, epoch uint16) (statements, error) {
-	if d != SQLite {
-		return nil, nil
+// prepareAll prepares the statements of a database: those for enqueuing events, which
+// run in transactions of the caller's, and those of relays.
+func (o *Outbox) prepareAll(ctx context.Context) (err error) {
+	if o.dialect != SQLite {
+		return nil
 	}
-	texts := []string{savepoint, insertEvents(d, 1), findHeads}
+	enqueuing, relaying := []string{savepoint, release, insertEvents(o.dialect, 1)}, []string{findHeads}
 	for n := 1; n <= few; n++ {
-		texts = append(texts, nextNumbers(d, n, epoch), insertPositions(d, n), loadRuns(d, n))
+		enqueuing = append(enqueuing, nextNumbers(o.dialect, n, o.config.Epoch), insertPositions(o.dialect, n), lockStreams(o.dialect, n))
+		relaying = append(relaying, loadRuns(o.dialect, n))
 	}
+	if o.config.Also != nil {
+		enqueuing = append(enqueuing, o.config.Also.Statements()...)
+	}
+	prepare := o.config.Prepare
+	if prepare == nil {
+		prepare = o.db.PrepareContext
+	}
+	if o.enqueuing, err = newStatements(ctx, prepare, enqueuing); err == nil {
+		o.relaying, err = newStatements(ctx, o.db.PrepareContext, relaying)
+	}
+	return err
+}
+
+func newStatements(ctx context.Context, prepare func(context.Context, string) (*sql.Stmt, error), texts []string) (statements, error) {
 	s := statements{}
 	for _, text := range texts {
 		var err error
-		if s[text], err = db.PrepareContext(ctx, text); err != nil {
+		if s[text], err = prepare(ctx, text); err != nil {
 			return nil, err
 		}
 	}
@@ -54,9 +69,9 @@ const savepoint = `SAVEPOINT outbox`
 // begin sets the savepoint. The prepared statements do not work in a transaction
 // of another [sql.DB] for the same database: that shows here.
 func (o *Outbox) begin(ctx context.Context, tx *sql.Tx) (transaction, error) {
-	if prepared := o.statements[savepoint]; prepared != nil {
+	if prepared := o.enqueuing[savepoint]; prepared != nil {
 		if _, err := tx.StmtContext(ctx, prepared).ExecContext(ctx); err == nil {
-			return transaction{tx, o.statements}, nil
+			return transaction{tx, o.enqueuing}, nil
 		}
 	}
 	_, err := tx.ExecContext(ctx, savepoint)

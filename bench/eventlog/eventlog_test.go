@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -24,8 +25,8 @@ func open(t testing.TB, d eventlog.Dialect) *bed {
 }
 
 // subscribe makes a row of each entry.
-func (b *bed) subscribe(t testing.TB, name string) *eventlog.Subscription {
-	s, err := eventlog.Subscribe(t.Context(), b.log, eventlog.SubscriptionConfig{Name: name, Store: b.store,
+func (b *bed) subscribe(t testing.TB, together dispatcher.Together) *eventlog.Subscription {
+	s, err := eventlog.Subscribe(t.Context(), b.log, eventlog.SubscriptionConfig{Name: "rows", Store: b.store, Together: together,
 		Handler: sqlstore.InTx(b.store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[eventlog.Entry]) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO effects (place, type) VALUES ($1, $2)`, int64(job.Value.At.Place()), job.Value.Event.Type)
 			return err
@@ -41,7 +42,7 @@ func TestBoth(t *testing.T) {
 			b := open(t, d)
 			require.NoError(t, b.appendByLog(t.Context(), 50, 3))
 			require.NoError(t, b.appendByHand(t.Context(), 50, 3))
-			s := b.subscribe(t, "rows")
+			s := b.subscribe(t, nil)
 			require.NoError(t, s.CatchUp(t.Context()))
 			require.NoError(t, s.Close())
 			var log, hand, effects int
@@ -72,16 +73,22 @@ func BenchmarkAppend(b *testing.B) {
 // A subscription that is behind by many entries.
 func BenchmarkCatchUp(b *testing.B) {
 	for name, d := range dialects {
-		b.Run(name, func(b *testing.B) {
-			bed := open(b, d)
-			require.NoError(b, bed.appendByLog(b.Context(), (b.N+15)/16, 16))
-			b.ResetTimer()
-			s := bed.subscribe(b, "rows")
-			require.NoError(b, s.CatchUp(b.Context()))
-			b.StopTimer()
-			require.NoError(b, s.Close())
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
-		})
+		for _, together := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/together=%v", name, together), func(b *testing.B) {
+				bed := open(b, d)
+				require.NoError(b, bed.appendByLog(b.Context(), (b.N+15)/16, 16))
+				var in dispatcher.Together
+				if together {
+					in = bed.store.Together
+				}
+				b.ResetTimer()
+				s := bed.subscribe(b, in)
+				require.NoError(b, s.CatchUp(b.Context()))
+				b.StopTimer()
+				require.NoError(b, s.Close())
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+			})
+		}
 	}
 }
 
@@ -90,7 +97,7 @@ func BenchmarkWindow(b *testing.B) {
 	for name, d := range dialects {
 		b.Run(name, func(b *testing.B) {
 			bed := open(b, d)
-			s := bed.subscribe(b, "rows")
+			s := bed.subscribe(b, nil)
 			var windows []time.Duration
 			for i := range b.N {
 				var at ordering.Position

@@ -123,6 +123,24 @@ func TestASubscriptionCatchesUpAndFollows(t *testing.T) {
 	})
 }
 
+// Many entries in one transaction, each with its effect once, in the order of the log.
+func TestASubscriptionInCommonTransactions(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		for i := range 200 {
+			b.put(t, "x", fmt.Sprint("s/", i%7))
+		}
+		s := b.subscribe(t, eventlog.SubscriptionConfig{Handler: b.model(t, "model"), Together: b.store.Together})
+		before := b.store.Commits()
+		require.NoError(t, s.CatchUp(within(t)))
+		b.requireModel(t, "model")
+		assert.Less(t, b.store.Commits()-before, int64(100))
+		var inOrder int
+		require.NoError(t, b.store.DB().QueryRow(`SELECT count(*) FROM model a JOIN model b ON b.n < a.n AND b.place > a.place`).Scan(&inOrder))
+		assert.Zero(t, inOrder)
+	})
+}
+
 // Without notices, what comes is found by polling.
 func TestASubscriptionPolls(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

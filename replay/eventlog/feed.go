@@ -167,7 +167,7 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 		news := log.box.Notices()
 		var rows []row
 		err := f.try(ctx, func() (err error) {
-			rows, _, err = log.page(ctx, Query{Partition: f.partition, After: after}, pageEntries)
+			rows, _, err = log.page(ctx, log.db, Query{Partition: f.partition, After: after}, pageEntries)
 			return err
 		})
 		if err != nil {

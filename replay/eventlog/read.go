@@ -36,6 +36,21 @@ const (
 // on gets the next one. Any other error ends the loop; it wraps [ErrQuery], or is
 // that of the database.
 func (l *Log) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
+	return l.read(ctx, l.db, q)
+}
+
+// ReadIn is [Log.Read] in a transaction of the caller's, which also sees what has been
+// appended in it. The loop may use the transaction for other statements.
+func (l *Log) ReadIn(ctx context.Context, tx *sql.Tx, q Query) iter.Seq2[Entry, error] {
+	return l.read(ctx, tx, q)
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func (l *Log) read(ctx context.Context, db querier, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := l.checkQuery(q); err != nil {
 			yield(Entry{}, err)
@@ -46,7 +61,7 @@ func (l *Log) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 			if q.Limit > 0 {
 				n = min(n, left)
 			}
-			rows, more, err := l.page(ctx, q, n)
+			rows, more, err := l.page(ctx, db, q, n)
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("eventlog: read: %w", err))
 				return
@@ -81,9 +96,9 @@ type row struct {
 
 // page returns the first n rows of a query, or fewer if they have many bytes. more
 // reports whether there may be more rows.
-func (l *Log) page(ctx context.Context, q Query, n int) (rows []row, more bool, err error) {
+func (l *Log) page(ctx context.Context, db querier, q Query, n int) (rows []row, more bool, err error) {
 	text, args := l.statement(q, n)
-	found, err := l.db.QueryContext(ctx, text, args...)
+	found, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, false, err
 	}

@@ -63,15 +63,31 @@ func (a Aggregate[S]) with() (Aggregate[S], error) {
 // behind it. A snapshot that cannot be read is logged and passed over. The error is
 // that of Apply, an [*EntryError], or that of the database, or wraps [ErrConfig].
 func (a Aggregate[S]) Load(ctx context.Context, stream lockkeys.Key) (State[S], error) {
+	return a.load(ctx, nil, stream)
+}
+
+// LoadIn is Load in a transaction of the caller's, which also sees what has been
+// appended in it. On PostgreSQL another transaction may still append before this one
+// does, which Append tells.
+func (a Aggregate[S]) LoadIn(ctx context.Context, tx *sql.Tx, stream lockkeys.Key) (State[S], error) {
+	return a.load(ctx, tx, stream)
+}
+
+// load loads the state of a stream in a transaction, or if it is nil, in none.
+func (a Aggregate[S]) load(ctx context.Context, tx *sql.Tx, stream lockkeys.Key) (State[S], error) {
 	a, err := a.with()
 	if err != nil {
 		return State[S]{}, err
 	}
-	state, err := a.latest(ctx, stream)
+	var db querier = a.Log.db
+	if tx != nil {
+		db = tx
+	}
+	state, err := a.latest(ctx, db, stream)
 	if err != nil {
 		return State[S]{}, fmt.Errorf("eventlog: load %s %.80s: %w", a.Name, stream, err)
 	}
-	for entry, err := range a.Log.Read(ctx, Query{Stream: stream, After: state.Version.Place()}) {
+	for entry, err := range a.Log.read(ctx, db, Query{Stream: stream, After: state.Version.Place()}) {
 		if err != nil {
 			return State[S]{}, fmt.Errorf("eventlog: load %s %.80s: %w", a.Name, stream, err)
 		}
@@ -124,7 +140,7 @@ func (a Aggregate[S]) Append(ctx context.Context, tx *sql.Tx, state State[S], ev
 		return state, err
 	}
 	if appended.Repeated {
-		return a.Load(ctx, stream)
+		return a.LoadIn(ctx, tx, stream)
 	}
 	after := state
 	for _, entry := range appended.Entries {
@@ -164,9 +180,9 @@ func (a Aggregate[S]) save(ctx context.Context, tx *sql.Tx, state State[S]) erro
 }
 
 // latest returns the state of the latest snapshot that can be read, or the zero value.
-func (a Aggregate[S]) latest(ctx context.Context, stream lockkeys.Key) (State[S], error) {
+func (a Aggregate[S]) latest(ctx context.Context, db querier, stream lockkeys.Key) (State[S], error) {
 	none := State[S]{Version: ordering.Position{Stream: stream}}
-	found, err := a.Log.db.QueryContext(ctx, `SELECT version, body FROM eventlog_snapshots
+	found, err := db.QueryContext(ctx, `SELECT version, body FROM eventlog_snapshots
 		WHERE name = $1 AND stream = $2 AND format = $3 ORDER BY version DESC`, a.Name, stream.String(), a.Format)
 	if err != nil {
 		return none, err

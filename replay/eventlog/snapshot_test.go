@@ -159,6 +159,37 @@ func TestAppendToAState(t *testing.T) {
 	})
 }
 
+// In a transaction, what it has appended itself is seen, and by nobody else.
+func TestLoadInATransaction(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		a, stream := b.accounts(), lockkeys.MustParse("account/1")
+		b.put(t, "a", "account/1")
+		require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			for _, want := range []string{"a", "ab", "abb"} {
+				state, err := a.LoadIn(ctx, tx, stream)
+				if err != nil {
+					return err
+				}
+				assert.Equal(t, want, state.Value.Trace)
+				if _, err := a.Append(ctx, tx, state, on("", "b", "account/1")); err != nil {
+					return err
+				}
+				n := 0
+				for _, err := range b.ReadIn(ctx, tx, eventlog.Query{Stream: stream}) {
+					if err != nil {
+						return err
+					}
+					n++
+				}
+				assert.Equal(t, len(want)+1, n)
+				assert.Len(t, b.ids(t, eventlog.Query{}), 1)
+			}
+			return nil
+		}))
+	})
+}
+
 func TestAnAggregateThatLacksAField(t *testing.T) {
 	_, err := eventlog.Aggregate[account]{Every: -1, Keep: -1}.Load(t.Context(), lockkeys.MustParse("a"))
 	require.ErrorIs(t, err, eventlog.ErrConfig)

@@ -19,8 +19,8 @@
 // or the server ends the session of a frozen client (see package postgres).
 //
 // Handlers commit in the term of their job, by [Store.Do], [InTx] or
-// [Store.Commit]. Writes that belong to no event, see [Store.Write], belong to
-// no term.
+// [Store.Commit]. Writes that belong to no event belong to no term, see
+// [Store.Write], or to one that the caller has begun, see [Store.WriteIn].
 //
 // # A much-used account
 //

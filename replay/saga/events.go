@@ -1,0 +1,67 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/interlock/ordering"
+)
+
+// Types of the events of a run, see [Config].Record.
+const (
+	SagaStarted         = "SagaStarted" // in the transaction of Start
+	StepStarted         = "StepStarted" // the intent to do it
+	StepWaits           = "StepWaits"   // for a reply
+	StepReplied         = "StepReplied" // by a reply that has come before the step waits
+	StepCompleted       = "StepCompleted"
+	StepFailed          = "StepFailed"          // an attempt has
+	CompensationStarted = "CompensationStarted" // the run turns back
+	UndoStarted         = "UndoStarted"         // the intent to undo a step
+	StepCompensated     = "StepCompensated"     // it is undone
+	CompensationFailed  = "CompensationFailed"  // an attempt to undo it has
+	SagaParked          = "SagaParked"          // an operator must decide
+	SagaResumed         = "SagaResumed"         // by an operator
+	SagaSkipped         = "SagaSkipped"         // by an operator: what it was parked for counts as done, or undone
+	SagaUpgraded        = "SagaUpgraded"        // to another version of its definition
+	SagaCompleted       = "SagaCompleted"
+	SagaCompensated     = "SagaCompensated"
+	SagaDropped         = "SagaDropped" // by an operator
+)
+
+// Entry is an event in the history of a run. It is also the payload of the event
+// that [Config].Record gets, as JSON.
+type Entry struct {
+	N        int       `json:"n"` // its number in the run, from 1
+	Type     string    `json:"type"`
+	Time     time.Time `json:"time"`
+	Step     string    `json:"step,omitempty"`     // if it is one of a step
+	Attempt  int       `json:"attempt,omitempty"`  // with StepFailed and CompensationFailed: the failed ones in a row
+	Error    string    `json:"error,omitempty"`    // or the cause
+	Operator string    `json:"operator,omitempty"` // see dispatcher.WithOperator
+	Why      string    `json:"why,omitempty"`
+}
+
+// event returns the event of an entry of a run.
+func (e Entry) event(coordinator string, of *row) (*ordering.Event, error) {
+	body, err := json.Marshal(struct {
+		Saga       string `json:"saga"`
+		Definition string `json:"definition"`
+		Version    int    `json:"version"`
+		Entry
+	}{of.id, of.definition, of.defVersion, e})
+	if err != nil {
+		return nil, fmt.Errorf("saga: event %s of run %.80q: %w", e.Type, of.id, err)
+	}
+	event := &ordering.Event{
+		ID: eventID(coordinator, of.id, e.N), Type: e.Type, Payload: body, Time: e.Time, CorrelationID: of.id,
+	}
+	if e.N > 1 {
+		event.CausationID = eventID(coordinator, of.id, e.N-1)
+	}
+	return event, nil
+}
+
+func eventID(coordinator, id string, n int) string {
+	return fmt.Sprintf("%s/%s/%d", coordinator, id, n)
+}

@@ -1,0 +1,183 @@
+package saga
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher"
+)
+
+// Cancel has a run compensated, for a reason. Attempts that are under way are canceled,
+// and undone if they were done or may have been; contexts of compensations are not. It
+// returns when that is durable, and not when it is done. For a run that is compensated
+// already it does nothing. The error wraps [ErrPastPivot], [ErrNoRun] or an
+// [*EndedError], or is that of ctx, of the store, or of [Coordinator.Err].
+func (c *Coordinator) Cancel(ctx context.Context, id, reason string) error {
+	return c.operate(ctx, "canceled", id, input{kind: canceled, err: "canceled: " + text(reason)})
+}
+
+// Undo is Cancel by an operator, see [dispatcher.WithOperator], who may also turn back a
+// run that is parked because its pivot has failed, and perhaps was done: by that the
+// operator says that it was not. If the pivot has an Undo, that is called.
+func (c *Coordinator) Undo(ctx context.Context, id string) error {
+	return c.operate(ctx, "turned back", id, input{kind: undo, err: "turned back by an operator"})
+}
+
+// Resume lets a parked run go on: what has failed is tried again, as often as at first.
+// The error wraps [ErrNotParked], or is like that of [Coordinator.Cancel].
+func (c *Coordinator) Resume(ctx context.Context, id string) error {
+	return c.operate(ctx, "resumed", id, input{kind: resume})
+}
+
+// Skip lets a parked run go on as if what has failed was done: the step counts as
+// completed, or while the run is compensated, as undone. So it is for operators who
+// have done that by hand. The errors are those of Resume.
+func (c *Coordinator) Skip(ctx context.Context, id string) error {
+	return c.operate(ctx, "skipped", id, input{kind: skip})
+}
+
+// Drop ends a parked run as it is: nothing more is done or undone, and its keys are
+// released. Its record and history stay. The errors are those of Resume.
+func (c *Coordinator) Drop(ctx context.Context, id string) error {
+	return c.operate(ctx, "dropped", id, input{kind: drop})
+}
+
+// operate makes a decision about a run durable, with the operator in ctx.
+func (c *Coordinator) operate(ctx context.Context, did, id string, in input) error {
+	if err := c.decide(ctx, id, in); err != nil {
+		return fmt.Errorf("saga: run %.80q could not be %s: %w", id, did, err)
+	}
+	who, why := dispatcher.OperatorOf(ctx)
+	c.cfg.Logger.Warn("saga: a run is "+did, "saga", id, "operator", who, "why", cmp.Or(why, in.err))
+	return nil
+}
+
+func (c *Coordinator) decide(ctx context.Context, id string, in input) error {
+	a, err := c.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	defer a.unlock()
+	m := commitment{in: in}
+	m.who, m.why = dispatcher.OperatorOf(ctx)
+	for {
+		if err := c.Err(); err != nil {
+			return err
+		}
+		if err := c.commit(ctx, a, m); err != errChanged {
+			return err
+		}
+	}
+}
+
+// expire has a run compensated whose time is over.
+func (c *Coordinator) expire(a *active) {
+	if a.lock(c.open) != nil {
+		return
+	}
+	defer a.unlock()
+	m := commitment{in: input{kind: expired, err: fmt.Sprintf("not completed within %v", a.def.timeout)}, patient: true}
+	for c.open.Err() == nil {
+		if err := c.commit(c.open, a, m); err != errChanged {
+			if err != nil && !errors.As(err, new(*EndedError)) && c.open.Err() == nil {
+				c.cfg.Logger.Error("saga: a run whose time is over cannot be compensated", "saga", a.row.id, "err", err)
+			}
+			return
+		}
+	}
+}
+
+// Retry has the next attempt of a run's steps made at once, instead of after its
+// back-off. The error wraps [ErrNotStuck], or is like that of [Coordinator.Cancel].
+func (c *Coordinator) Retry(ctx context.Context, id string) error {
+	if err := c.retry(ctx, id); err != nil {
+		return fmt.Errorf("saga: run %.80q could not be tried again: %w", id, err)
+	}
+	who, why := dispatcher.OperatorOf(ctx)
+	c.cfg.Logger.Info("saga: a run is tried again at once", "saga", id, "operator", who, "why", why)
+	return nil
+}
+
+func (c *Coordinator) retry(ctx context.Context, id string) error {
+	a, err := c.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := a.lock(ctx); err != nil {
+		return err
+	}
+	defer a.unlock()
+	found := false
+	for i, l := range a.live {
+		task := a.def.plan.due(&a.row.rec, i)
+		if (task == act || task == takeBack) && time.Until(l.notBefore) > 0 {
+			found = true
+			l.notBefore = time.Time{}
+			l.wake()
+		}
+	}
+	if !found {
+		return ErrNotStuck
+	}
+	return nil
+}
+
+// Decision is what an operator decided about a run: by [Coordinator.Resume], Skip, Drop,
+// Undo or Cancel.
+type Decision struct {
+	Saga string // the ID of the run
+	Entry
+}
+
+// Decisions lists what operators, or others with [dispatcher.WithOperator], decided before
+// a time, newest first, limit at most. It looks through all histories.
+func (c *Coordinator) Decisions(ctx context.Context, before time.Time, limit int) (list []Decision, err error) {
+	found, err := c.cfg.Store.DB().QueryContext(ctx, `SELECT id, n, type, at, step, attempt, error, operator, why FROM saga_history
+		WHERE coordinator = $1 AND at < $2 AND (operator <> '' OR type IN ($3, $4, $5)) ORDER BY at DESC, id, n LIMIT $6`,
+		c.cfg.Name, toMicros(before), SagaResumed, SagaSkipped, SagaDropped, limit)
+	if err != nil {
+		return nil, fmt.Errorf("saga: list decisions: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var d Decision
+		var at int64
+		if err := found.Scan(&d.Saga, &d.N, &d.Type, &at, &d.Step, &d.Attempt, &d.Error, &d.Operator, &d.Why); err != nil {
+			return nil, fmt.Errorf("saga: list decisions: %w", err)
+		}
+		d.Time = fromMicros(at)
+		list = append(list, d)
+	}
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("saga: list decisions: %w", err)
+	}
+	return list, nil
+}
+
+// Prune deletes the runs that have ended before a time, with their histories, and returns
+// how many. Their IDs can be used again after that.
+func (c *Coordinator) Prune(ctx context.Context, before time.Time) (runs int64, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		ended := `coordinator = $1 AND ended > 0 AND ended < $2`
+		_, err := tx.ExecContext(ctx, `DELETE FROM saga_history WHERE coordinator = $1 AND id IN (SELECT id FROM saga_runs WHERE `+ended+`)`, c.cfg.Name, toMicros(before))
+		if err != nil {
+			return err
+		}
+		done, err := tx.ExecContext(ctx, `DELETE FROM saga_runs WHERE `+ended, c.cfg.Name, toMicros(before))
+		if err == nil {
+			runs, err = done.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("saga: prune: %w", err)
+	}
+	return runs, nil
+}

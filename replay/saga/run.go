@@ -1,0 +1,115 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// Run is what is known of a run.
+type Run struct {
+	ID         string
+	Definition string
+	Version    int // of the definition
+	Status     Status
+	Cause      string // why it is, or was, compensated
+	Steps      []StepRun
+	Kept       []lockkeys.Request // the keys that it keeps, or did
+	State      json.RawMessage
+	Started    time.Time // by Start
+	Changed    time.Time // when its last event was
+	Deadline   time.Time // after which it is compensated; zero for none
+	ParkedAt   time.Time // zero if it is not parked
+	Ended      time.Time // zero if it has not
+	History    []Entry   // all that has happened; of Run and Parked only
+}
+
+// StepRun is a step of a run.
+type StepRun struct {
+	Name    string
+	Status  StepStatus
+	Order   int    // of its completion, from 1; 0 if it was not completed
+	Failed  int    // attempts in a row, of doing or undoing it
+	Error   string // of the last one that has failed
+	Parked  bool   // the run is parked because of it
+	Skipped bool   // an operator has decided that it counts as done, or as undone
+}
+
+func (r *row) run() Run {
+	run := Run{
+		ID: r.id, Definition: r.definition, Version: r.defVersion, Status: r.rec.Status, Cause: r.rec.Cause, Kept: r.keep, State: r.state,
+		Started: r.started, Changed: r.changed, Deadline: r.deadline, ParkedAt: r.parked, Ended: r.ended,
+	}
+	for _, s := range r.rec.Steps {
+		run.Steps = append(run.Steps, StepRun{s.Name, s.Status, s.Order, s.Failed, s.Error, s.Parked, s.Skipped})
+	}
+	return run
+}
+
+// Run returns a run, with its history. It reads the database, and also finds runs that
+// have ended and were not pruned. The error wraps [ErrNoRun] or that of the database.
+func (c *Coordinator) Run(ctx context.Context, id string) (Run, error) {
+	r, err := c.read(ctx, id)
+	if err != nil {
+		return Run{}, err
+	}
+	run := r.run()
+	if run.History, err = history(ctx, c.cfg.Store.DB(), c.cfg.Name, id); err != nil {
+		return Run{}, fmt.Errorf("saga: history of run %.80q: %w", id, err)
+	}
+	return run, nil
+}
+
+// read reads a run from the database.
+func (c *Coordinator) read(ctx context.Context, id string) (*row, error) {
+	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND id = $2`, c.cfg.Name, id)
+	if err == nil && len(found) == 0 {
+		err = ErrNoRun
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saga: run %.80q: %w", id, err)
+	}
+	return found[0], nil
+}
+
+// Active lists the runs that have not ended, in the order in which they were started,
+// limit at most, without their histories.
+func (c *Coordinator) Active(ctx context.Context, limit int) ([]Run, error) {
+	return c.list(ctx, `ended = 0 ORDER BY seq, id LIMIT $2`, limit)
+}
+
+// Stuck lists the active runs that do not come on: those of which an attempt has failed,
+// those that are parked, and those to which nothing has happened for a time. Those that
+// have waited longest come first, without their histories.
+func (c *Coordinator) Stuck(ctx context.Context, quiet time.Duration) ([]Run, error) {
+	return c.list(ctx, `ended = 0 AND (failing > 0 OR parked > 0 OR changed < $2) ORDER BY changed, seq, id`, time.Now().Add(-quiet).UnixMicro())
+}
+
+// Parked lists the runs that are parked, longest first, with their histories. They keep
+// their keys until Resume, Skip or Drop.
+func (c *Coordinator) Parked(ctx context.Context) ([]Run, error) {
+	list, err := c.list(ctx, `ended = 0 AND parked > 0 ORDER BY parked, seq, id`)
+	for i := range list {
+		if err == nil {
+			list[i].History, err = history(ctx, c.cfg.Store.DB(), c.cfg.Name, list[i].ID)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saga: list parked runs: %w", err)
+	}
+	return list, nil
+}
+
+func (c *Coordinator) list(ctx context.Context, where string, args ...any) (list []Run, err error) {
+	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND `+where, append([]any{c.cfg.Name}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("saga: list runs: %w", err)
+	}
+	for _, r := range found {
+		list = append(list, r.run())
+	}
+	return list, nil
+}

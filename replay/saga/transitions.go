@@ -1,0 +1,519 @@
+package saga
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Status is the state of a run. What makes it change:
+//
+//	status        what happens                             next status
+//	Waiting       the kept keys are the run's              Running; the first steps start
+//	Waiting       Cancel, Undo, the time limit             Compensated: nothing was done
+//	Running       a step is completed                      Running; what comes after it starts
+//	Running       the last step is completed               Completed
+//	Running       a step has failed for good before the    Compensating
+//	              pivot
+//	Running       a step has failed for good after the     Parked
+//	              pivot; or the pivot, and perhaps not
+//	Running       Cancel, Undo, the time limit before the  Compensating
+//	              pivot
+//	Compensating  an attempt that was under way has ended  Compensating; it is undone too if it has
+//	                                                       been, or may have been, completed
+//	Compensating  a step is undone                         Compensating; the one completed before it
+//	                                                       is undone next
+//	Compensating  the first step is undone                 Compensated
+//	Compensating  an undo has failed for good              Parked
+//	Parked        Resume                                   what it was before: it is tried again
+//	Parked        Skip                                     what it was before; the step counts as
+//	                                                       completed, or as undone
+//	Parked        Undo, if it is the pivot that failed     Compensating
+//	Parked        Drop                                     Dropped
+//
+// Completed, Compensated and Dropped are final. Anything else leaves the status as
+// it is.
+type Status uint8
+
+// The states of a run.
+const (
+	Waiting      Status = iota // for the keys that it keeps
+	Running                    // its steps are done
+	Compensating               // its steps are undone
+	Parked                     // an operator must decide: Resume, Skip, Drop
+	Completed                  // all steps are done
+	Compensated                // all steps that were done are undone
+	Dropped                    // given up by an operator, as it was
+)
+
+var statusNames = [...]string{"waiting", "running", "compensating", "parked", "completed", "compensated", "dropped"}
+
+// String returns the name in lower case.
+func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
+
+// Ended reports whether the status is final.
+func (s Status) Ended() bool { return s >= Completed }
+
+// StepStatus is the state of a step in a run. What makes it change:
+//
+//	status   what happens                                        next status
+//	Pending  the steps before it are completed                   Started
+//	Started  its action has succeeded                            Done
+//	Started  its action returned Wait                            Awaiting
+//	Started  its action has failed for good, and was not done    Failed
+//	Started  its action has failed for good, and may be done     Uncertain
+//	Awaiting the reply has come                                  Done, Failed, or Started to try again
+//	Awaiting the run is to be compensated                        Uncertain
+//	Done, Uncertain  its turn to be undone has come              Undoing, or Undone at once if there is nothing to call
+//	Undoing  it is undone                                        Undone
+//
+// A failed attempt that will be followed by another one leaves it as it is.
+type StepStatus uint8
+
+// The states of a step.
+const (
+	Pending   StepStatus = iota // not begun
+	Started                     // the intent is durable: an attempt may be under way
+	Awaiting                    // a reply
+	Done                        // completed
+	Failed                      // for good, without an effect
+	Uncertain                   // it may have been done: it is undone
+	Undoing                     // the intent to undo it is durable
+	Undone
+)
+
+var stepNames = [...]string{"pending", "started", "awaiting", "done", "failed", "uncertain", "undoing", "undone"}
+
+// String returns the name in lower case.
+func (s StepStatus) String() string { return nameOf(stepNames[:], int(s)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("status %d", i)
+}
+
+// plan is what the transitions depend on of a definition.
+type plan []planStep
+
+type planStep struct {
+	after    []int // steps that must be completed before
+	pivot    bool
+	undoes   bool // there is something to call
+	attempts int  // the most of them
+}
+
+// record is what the transitions change of a run.
+type record struct {
+	Status Status       `json:"status"`
+	Back   Status       `json:"back,omitempty"` // of Parked: what it was before
+	Cause  string       `json:"cause,omitempty"`
+	Order  int          `json:"order,omitempty"` // of the last completion
+	Steps  []stepRecord `json:"steps"`
+}
+
+type stepRecord struct {
+	Name    string     `json:"name"`
+	Status  StepStatus `json:"status,omitempty"`
+	Order   int        `json:"order,omitempty"`   // of its completion, from 1
+	Failed  int        `json:"failed,omitempty"`  // attempts in a row, of doing or of undoing it
+	Error   string     `json:"error,omitempty"`   // of the last one
+	Parked  bool       `json:"parked,omitempty"`  // it has failed for good, and an operator must decide
+	Skipped bool       `json:"skipped,omitempty"` // an operator has decided that it is done, or undone
+	Early   []byte     `json:"early,omitempty"`   // a reply that has come before the step waited
+	Replied []byte     `json:"replied,omitempty"` // the hash of the reply that was accepted
+}
+
+func (r record) clone() record {
+	r.Steps = slices.Clone(r.Steps)
+	return r
+}
+
+// failing returns the largest number of attempts in a row that have failed.
+func (r *record) failing() (n int) {
+	for i := range r.Steps {
+		n = max(n, r.Steps[i].Failed)
+	}
+	return n
+}
+
+// input is something that has happened to a run.
+type input struct {
+	kind  inputKind
+	step  int    // of completed to undoFailed
+	known bool   // of failed and gaveUp: the action was not done for certain
+	final bool   // of failed and undoFailed: there is no further attempt
+	err   string // of failed, gaveUp and undoFailed, and the cause of canceled and undo
+	reply []byte // of early: the body; of completed and failed by a reply: its hash
+}
+
+type inputKind uint8
+
+const (
+	granted    inputKind = iota // the run has its keys
+	completed                   // a step
+	awaits                      // a step, a reply
+	early                       // a reply has come, and the step does not wait yet
+	failed                      // an attempt at a step
+	gaveUp                      // a step of which no attempt is to follow
+	undone                      // a step
+	undoFailed                  // an attempt to undo a step
+	canceled
+	expired // the time limit has passed
+	undo    // by an operator
+	resume  // by an operator, and so on
+	skip
+	drop
+)
+
+// change is an event of a run, before it has a number and a time.
+type change struct {
+	kind    string // one of the types of events
+	step    int    // -1 for the run as a whole
+	attempt int    // failed ones in a row
+	err     string
+}
+
+// apply changes a run by an input and returns what has happened by that, nothing if
+// the input has no effect. If it returns an error it has changed nothing.
+func (p plan) apply(r *record, in input) (changes []change, err error) {
+	next := r.clone()
+	t := transition{p, &next, nil}
+	if err := t.take(in); err != nil {
+		return nil, err
+	}
+	*r = next
+	return t.changes, nil
+}
+
+// transition is one that is being made.
+type transition struct {
+	plan    plan
+	r       *record
+	changes []change
+}
+
+func (t *transition) tell(kind string, step int, err string) {
+	c := change{kind: kind, step: step, err: err}
+	if step >= 0 {
+		c.attempt = t.r.Steps[step].Failed
+	}
+	t.changes = append(t.changes, c)
+}
+
+func (t *transition) take(in input) error {
+	r := t.r
+	if r.Status.Ended() {
+		return &EndedError{Status: r.Status}
+	}
+	switch in.kind {
+	case granted:
+		if r.Status == Waiting {
+			r.Status = Running
+			t.goOn()
+		}
+	case completed, awaits, early, failed, gaveUp:
+		return t.forward(in)
+	case undone, undoFailed:
+		return t.backward(in)
+	case canceled, expired, undo:
+		return t.turnBack(in)
+	default:
+		return t.operate(in)
+	}
+	return nil
+}
+
+// forward takes what has become of doing a step.
+func (t *transition) forward(in input) error {
+	r, s := t.r, &t.r.Steps[in.step]
+	if in.kind == early {
+		if s.Status != Pending && s.Status != Started {
+			return ErrNotAwaiting
+		}
+		s.Early, s.Replied = in.reply, hashOf(in.reply)
+		t.tell(StepReplied, in.step, "")
+		return nil
+	}
+	if s.Status != Started && s.Status != Awaiting {
+		return ErrNotAwaiting
+	}
+	switch {
+	case in.kind == completed:
+		s.Status, s.Failed, s.Error, s.Parked, s.Early = Done, 0, "", false, nil
+		if in.reply != nil {
+			s.Replied = in.reply
+		}
+		r.Order++
+		s.Order = r.Order
+		t.tell(StepCompleted, in.step, "")
+	case in.kind == awaits:
+		s.Status = Awaiting
+		t.tell(StepWaits, in.step, "")
+		if r.direction() == Compensating {
+			t.uncertain(in.step)
+		}
+	case in.kind == gaveUp:
+		t.forGood(in)
+	default:
+		s.Status, s.Early, s.Replied = Started, nil, in.reply
+		s.Failed++
+		s.Error = in.err
+		t.tell(StepFailed, in.step, in.err)
+		if in.final {
+			t.forGood(in)
+		}
+	}
+	t.goOn()
+	return nil
+}
+
+// forGood takes the failure of a step of which there are no more attempts.
+func (t *transition) forGood(in input) {
+	r, s := t.r, &t.r.Steps[in.step]
+	pivot := t.plan[in.step].pivot
+	if r.direction() == Running && (pivot && !in.known || !pivot && t.passed()) {
+		s.Parked = true
+		t.park(in.step, in.err)
+		return
+	}
+	s.Status = Failed
+	if !in.known {
+		t.uncertain(in.step)
+	}
+	if r.Status == Running || r.Status == Parked && r.Back == Running {
+		t.compensate(fmt.Sprintf("step %s: %s", s.Name, in.err))
+	}
+}
+
+// uncertain makes a step one that is undone, before all those that are completed.
+func (t *transition) uncertain(i int) {
+	t.r.Order++
+	t.r.Steps[i].Status, t.r.Steps[i].Order = Uncertain, t.r.Order
+}
+
+// backward takes what has become of undoing a step.
+func (t *transition) backward(in input) error {
+	s := &t.r.Steps[in.step]
+	if s.Status != Undoing {
+		return ErrNotAwaiting
+	}
+	if in.kind == undone {
+		s.Status, s.Failed, s.Error, s.Parked = Undone, 0, "", false
+		t.tell(StepCompensated, in.step, "")
+		t.goOn()
+		return nil
+	}
+	s.Failed++
+	s.Error = in.err
+	t.tell(CompensationFailed, in.step, in.err)
+	if in.final {
+		s.Parked = true
+		t.park(in.step, in.err)
+	}
+	return nil
+}
+
+// turnBack takes a reason to compensate the run that is not a failure of a step.
+func (t *transition) turnBack(in input) error {
+	r := t.r
+	switch {
+	case r.direction() == Compensating:
+		return nil
+	case !t.passed():
+	case in.kind == expired:
+		return nil
+	case in.kind == undo && t.pivotParked():
+	default:
+		return ErrPastPivot
+	}
+	t.compensate(in.err)
+	t.goOn()
+	return nil
+}
+
+// pivotParked reports whether the pivot has failed, and perhaps not. If so it is
+// no longer in the way of a compensation: that is what an operator has decided.
+func (t *transition) pivotParked() bool {
+	for i, s := range t.r.Steps {
+		if !t.plan[i].pivot || !s.Parked {
+			continue
+		}
+		t.r.Steps[i].Parked = false
+		t.r.Steps[i].Status = Failed
+		if t.plan[i].undoes {
+			t.uncertain(i)
+		}
+		return true
+	}
+	return false
+}
+
+// operate takes a decision about a run that is parked.
+func (t *transition) operate(in input) error {
+	r := t.r
+	if r.Status != Parked {
+		return ErrNotParked
+	}
+	if in.kind == drop {
+		r.Status = Dropped
+		t.tell(SagaDropped, -1, in.err)
+		return nil
+	}
+	r.Status, r.Back = r.Back, 0
+	kind := SagaResumed
+	if in.kind == skip {
+		kind = SagaSkipped
+	}
+	t.tell(kind, -1, in.err)
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		if !s.Parked {
+			continue
+		}
+		s.Parked, s.Failed = false, 0
+		if in.kind != skip {
+			continue
+		}
+		s.Skipped, s.Error, s.Early = true, "", nil
+		if s.Status == Undoing {
+			s.Status = Undone
+			t.tell(StepCompensated, i, "")
+			continue
+		}
+		s.Status = Done
+		r.Order++
+		s.Order = r.Order
+		t.tell(StepCompleted, i, "")
+	}
+	t.goOn()
+	return nil
+}
+
+// task is what is to be done about a step.
+type task uint8
+
+const (
+	nothing  task = iota
+	stay          // until an operator decides
+	act           // do it
+	await         // its reply
+	settle        // find out what became of it, and do it no more
+	takeBack      // undo it
+)
+
+// due returns what is to be done about a step.
+func (p plan) due(r *record, i int) task {
+	s := &r.Steps[i]
+	switch {
+	case r.Status == Waiting || r.Status.Ended():
+		return nothing
+	case s.Parked:
+		return stay
+	case s.Status == Started && (r.direction() == Compensating || s.Failed >= p[i].attempts):
+		return settle
+	case s.Status == Started:
+		return act
+	case s.Status == Awaiting:
+		return await
+	case s.Status == Undoing:
+		return takeBack
+	}
+	return nothing
+}
+
+// direction is what the run does, or did before it was parked.
+func (r *record) direction() Status {
+	if r.Status == Parked {
+		return r.Back
+	}
+	return r.Status
+}
+
+// passed reports whether the pivot was begun, and has not failed for certain: from
+// then on there is no way back.
+func (t *transition) passed() bool {
+	for i, s := range t.r.Steps {
+		if t.plan[i].pivot && (s.Status == Started || s.Status == Awaiting || s.Status == Done) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *transition) park(step int, err string) {
+	if t.r.Status != Parked {
+		t.r.Back, t.r.Status = t.r.Status, Parked
+	}
+	t.tell(SagaParked, step, err)
+}
+
+// compensate turns the run back. Nobody waits for replies any more.
+func (t *transition) compensate(cause string) {
+	t.r.Status, t.r.Back, t.r.Cause = Compensating, 0, cause
+	t.tell(CompensationStarted, -1, cause)
+	for i := range t.r.Steps {
+		s := &t.r.Steps[i]
+		s.Early, s.Parked, s.Failed = nil, false, 0
+		if s.Status == Awaiting {
+			t.uncertain(i)
+		}
+	}
+}
+
+// busy reports whether something is under way.
+func (t *transition) busy() bool {
+	return slices.ContainsFunc(t.r.Steps, func(s stepRecord) bool { return s.Status == Started || s.Status == Undoing })
+}
+
+// goOn begins what is next.
+func (t *transition) goOn() {
+	switch t.r.Status {
+	case Running:
+		t.startSteps()
+	case Compensating:
+		t.undoNext()
+	}
+}
+
+func (t *transition) startSteps() {
+	left := false
+	for i := range t.r.Steps {
+		s := &t.r.Steps[i]
+		left = left || s.Status != Done
+		if s.Status == Pending && !slices.ContainsFunc(t.plan[i].after, func(j int) bool { return t.r.Steps[j].Status != Done }) {
+			s.Status = Started
+			t.tell(StepStarted, i, "")
+		}
+	}
+	if !left {
+		t.r.Status = Completed
+		t.tell(SagaCompleted, -1, "")
+	}
+}
+
+// undoNext undoes what was completed last, once nothing is under way any more.
+func (t *transition) undoNext() {
+	for !t.busy() {
+		last := -1
+		for i, s := range t.r.Steps {
+			if (s.Status == Done || s.Status == Uncertain) && (last < 0 || s.Order > t.r.Steps[last].Order) {
+				last = i
+			}
+		}
+		if last < 0 {
+			t.r.Status = Compensated
+			t.tell(SagaCompensated, -1, t.r.Cause)
+			return
+		}
+		s := &t.r.Steps[last]
+		s.Failed, s.Error = 0, ""
+		if t.plan[last].undoes {
+			s.Status = Undoing
+			t.tell(UndoStarted, last, "")
+		} else {
+			s.Status = Undone
+			t.tell(StepCompensated, last, "")
+		}
+	}
+}

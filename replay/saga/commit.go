@@ -56,7 +56,7 @@ func (c *Coordinator) commit(ctx context.Context, a *active, m commitment) error
 		if !m.patient || ctx.Err() != nil {
 			return err
 		}
-		c.cfg.Logger.Warn("saga: the store has failed; the run waits for it", "saga", a.row.id, "err", err)
+		c.warn("saga: the store has failed; the run waits for it", "saga", a.row.id, "err", err)
 		if !c.pause(ctx, failed) {
 			return err
 		}

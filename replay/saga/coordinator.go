@@ -11,10 +11,12 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/internal/loglimit"
 	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -129,6 +131,8 @@ type Coordinator struct {
 	expired chan *active
 	tasks   sync.WaitGroup
 	taking  chan struct{} // has room for one, who takes up runs
+	doubt   atomic.Bool   // the answer to that was lost
+	log     loglimit.Limit
 
 	mu struct {
 		sync.Mutex
@@ -151,7 +155,7 @@ func New(ctx context.Context, cfg Config, definitions ...Registered) (*Coordinat
 	cfg = cfg.withDefaults()
 	c := &Coordinator{
 		cfg: cfg, definitions: map[pin]*definition{}, newest: map[string]*definition{}, byType: map[reflect.Type]*definition{},
-		notice: make(chan struct{}, 1), expired: make(chan *active), taking: make(chan struct{}, 1),
+		log: loglimit.Limit{Lines: 10, Every: time.Minute}, notice: make(chan struct{}, 1), expired: make(chan *active), taking: make(chan struct{}, 1),
 	}
 	c.mu.runs = map[string]*active{}
 	var list []*definition
@@ -239,9 +243,17 @@ func (c *Coordinator) watch() {
 			failed = 0
 		default:
 			failed++
-			c.cfg.Logger.Warn("saga: runs that were started cannot be taken up yet", "err", err)
+			c.warn("saga: runs that were started cannot be taken up yet", "err", err)
 			c.pause(c.open, failed)
+			c.Notify()
 		}
+	}
+}
+
+// warn logs what may come again and again, ten times a minute at most.
+func (c *Coordinator) warn(text string, args ...any) {
+	if ok, withheld := c.log.Take(); ok {
+		c.cfg.Logger.Warn(text, append(args, "withheld", withheld)...)
 	}
 }
 
@@ -300,7 +312,12 @@ func (c *Coordinator) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("saga: %w", err)
 	}
 	c.tasks.Wait()
-	if err := c.term.End(ctx); err != nil && !isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) {
+	for range 3 { // a connection that was idle may have been lost
+		if err = c.term.End(ctx); !errors.As(err, new(*ordering.StoreError)) {
+			break
+		}
+	}
+	if err != nil && !isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) {
 		return fmt.Errorf("saga: %w", err)
 	}
 	return nil

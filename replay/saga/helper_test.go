@@ -44,7 +44,7 @@ func everywhere(t *testing.T, test func(t *testing.T, where string)) {
 }
 
 // effects is where steps write what they do.
-const effects = `CREATE TABLE effects (n INTEGER, saga TEXT NOT NULL, what TEXT NOT NULL)`
+const effects = `CREATE TABLE effects (n INTEGER NOT NULL, saga TEXT NOT NULL, what TEXT NOT NULL)`
 
 func open(t testing.TB, where string) *sqlstore.Store {
 	t.Helper()
@@ -67,7 +67,7 @@ type order struct {
 func write(what string) func(ctx context.Context, tx *sql.Tx, call saga.Call, o *order) error {
 	return func(ctx context.Context, tx *sql.Tx, call saga.Call, o *order) error {
 		o.Log = append(o.Log, what)
-		_, err := tx.ExecContext(ctx, `INSERT INTO effects (saga, what) VALUES ($1, $2)`, call.Saga, what)
+		_, err := tx.ExecContext(ctx, `INSERT INTO effects (n, saga, what) VALUES ((SELECT coalesce(max(n), 0) + 1 FROM effects WHERE saga = $1), $1, $2)`, call.Saga, what)
 		return err
 	}
 }
@@ -77,7 +77,7 @@ var quick = dispatcher.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisec
 var errAway = errors.New("away")
 
 func config(store *sqlstore.Store) saga.Config {
-	return saga.Config{Store: store, Poll: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	return saga.Config{Store: store, Poll: 10 * time.Millisecond, Logger: testLog,
 		StoreBackoff: dispatcher.Backoff{Initial: time.Millisecond, Max: 20 * time.Millisecond}}
 }
 
@@ -120,11 +120,7 @@ func has(status saga.Status) func(r saga.Run) bool {
 // effectsOf returns what the steps of a run wrote, in order.
 func effectsOf(t testing.TB, store *sqlstore.Store, id string) (list []string) {
 	t.Helper()
-	order := `rowid`
-	if store.MaxHandlers() > 0 {
-		order = `ctid`
-	}
-	rows, err := store.DB().Query(`SELECT what FROM effects WHERE saga = $1 ORDER BY `+order, id)
+	rows, err := store.DB().Query(`SELECT what FROM effects WHERE saga = $1 ORDER BY n`, id)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -159,3 +155,6 @@ func keepProduct(o *order, claim *lockkeys.Claim) error {
 }
 
 var products = []lockkeys.Key{lockkeys.Must("product")}
+
+// testLog is where coordinators of tests log.
+var testLog = slog.New(slog.DiscardHandler)

@@ -161,7 +161,7 @@ func (c *Coordinator) failed(ctx context.Context, l *live, undoes bool, cause er
 			l.unsure, l.ask = false, false
 		}
 	}
-	c.cfg.Logger.Warn("saga: an attempt has failed", "saga", a.row.id, "step", s.name, "undo", undoes, "attempt", attempts, "err", cause)
+	c.warn("saga: an attempt has failed", "saga", a.row.id, "step", s.name, "undo", undoes, "attempt", attempts, "err", cause)
 	l.notBefore = time.Now().Add(s.backoff.Wait(attempts))
 	if err := c.commit(ctx, a, commitment{in: in, patient: true}); err != nil && err != errChanged && c.open.Err() == nil && !isIn(err, ErrNotAwaiting) {
 		c.cfg.Logger.Error("saga: the failure of a step cannot be recorded", "saga", a.row.id, "step", s.name, "err", err)
@@ -194,7 +194,7 @@ func (c *Coordinator) ask(ctx context.Context, l *live) (found Found, changed bo
 	})
 	if err != nil {
 		found = Unsure
-		c.cfg.Logger.Warn("saga: what became of a step could not be found out", "saga", a.row.id, "step", s.name, "err", err)
+		c.warn("saga: what became of a step could not be found out", "saga", a.row.id, "step", s.name, "err", err)
 	}
 	if found == NotHappened {
 		l.unsure = false

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/interlock-go/interlock/ordering"
@@ -47,6 +48,9 @@ func (c *Coordinator) upgrades(name string, version int) bool {
 
 // started reports whether there are runs that were not taken up. It only reads.
 func (c *Coordinator) started(ctx context.Context) (yes bool, err error) {
+	if c.doubt.Load() {
+		return true, nil
+	}
 	err = c.cfg.Store.DB().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2)`,
 		c.cfg.Name, c.term.Info().Number).Scan(&yes)
 	return yes, err
@@ -70,22 +74,29 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	c.mu.Lock()
 	room := max(most-len(c.mu.runs), 0)
 	c.mu.Unlock()
-	which, last := `status <> 0 OR seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2 AND status = 0 ORDER BY seq LIMIT $3)`, any(room)
-	if id != "" {
-		which, last = `id = $3`, id
+	which, last := `term < $2 AND (status <> 0 OR seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2 AND status = 0 ORDER BY seq LIMIT $3))`, any(room)
+	switch {
+	case id != "":
+		which, last = `term <= $2 AND id = $3`, id
+	case c.doubt.Load():
+		which, last = `term <= $2 AND seq <= $3`, int64(math.MaxInt64)
 	}
 	var found []*row
 	err := c.cfg.Store.WriteIn(ctx, c.term, func(ctx context.Context, tx *sql.Tx) (err error) {
-		found, err = rows(ctx, tx, `UPDATE saga_runs SET term = $2 WHERE coordinator = $1 AND ended = 0 AND term < $2 AND (`+which+`) RETURNING `+rowColumns,
+		found, err = rows(ctx, tx, `UPDATE saga_runs SET term = $2 WHERE coordinator = $1 AND ended = 0 AND `+which+` RETURNING `+rowColumns,
 			c.cfg.Name, c.term.Info().Number, last)
 		return err
 	})
+	if id == "" || err != nil {
+		c.doubt.Store(err != nil)
+	}
 	if isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) || errors.As(err, new(*ordering.LostError)) {
 		c.stop(err)
 	}
 	if err != nil {
 		return fmt.Errorf("saga: take up runs: %w", err)
 	}
+	found = slices.DeleteFunc(found, func(r *row) bool { return c.get(r.id) != nil })
 	slices.SortFunc(found, func(a, b *row) int {
 		begun := func(r *row) int { return cmp.Compare(boolean(r.rec.Status == Waiting), 0) }
 		return cmp.Or(begun(a)-begun(b), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
@@ -173,16 +184,20 @@ func (c *Coordinator) upgrade(ctx context.Context, r *row) (*definition, error) 
 	return d, nil
 }
 
+// get returns a run that was taken up, or nil.
+func (c *Coordinator) get(id string) *active {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.runs[id]
+}
+
 // find returns the active run with an ID, and takes it up if that has not happened yet.
 func (c *Coordinator) find(ctx context.Context, id string) (*active, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	for range 2 {
-		c.mu.Lock()
-		a := c.mu.runs[id]
-		c.mu.Unlock()
-		if a != nil {
+		if a := c.get(id); a != nil {
 			return a, nil
 		}
 		if err := c.takeUp(ctx, 0, id); err != nil {

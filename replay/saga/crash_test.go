@@ -287,7 +287,7 @@ func TestAnswersAreLost(t *testing.T) {
 	require.NoError(t, err)
 	refuses := checkout(func(context.Context, *sql.Tx, saga.Call, *order) error { return dispatcher.Permanent(errAway) })
 	for _, late := range []bool{false, true} {
-		for n, whole := 0, false; !whole && n < 200; n += 5 {
+		for n, whole := 0, false; !whole && n < 200; n += 13 {
 			t.Run(fmt.Sprint(late, " ", n), func(t *testing.T) {
 				url := s.Database(t)
 				plain := open(t, url)

@@ -169,6 +169,7 @@ func (c *Coordinator) upgrade(ctx context.Context, r *row) (*definition, error) 
 		i := d.find(s.Name)
 		switch {
 		case i >= 0:
+			s.Failed = 0 // the new version has attempts of its own
 			next.rec.Steps[i] = s
 		case s.Status != Pending:
 			return nil, fmt.Errorf("upgrade to %v: it has no step %q, which the run has begun", d, s.Name)

@@ -3,7 +3,6 @@ package saga
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -90,7 +89,12 @@ type Step[S any] struct {
 // Wait is returned by Do, or DoTx, of a step whose action is completed by a reply, see
 // [Coordinator.Reply]. The step keeps its keys, without a worker, until then. What DoTx
 // has written is committed.
-var Wait = errors.New("saga: the step is completed by a reply")
+var Wait error = waiting{}
+
+// waiting is the type of Wait, which is no failure.
+type waiting struct{}
+
+func (waiting) Error() string { return "saga: the step is completed by a reply" }
 
 // Found is what [Step].Find says of an action.
 type Found uint8

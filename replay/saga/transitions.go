@@ -235,7 +235,7 @@ func (t *transition) forward(in input) error {
 		t.tell(StepReplied, in.step, "")
 		return nil
 	}
-	if s.Status != Started && s.Status != Awaiting {
+	if s.Status != Started && s.Status != Awaiting || s.Parked {
 		return ErrNotAwaiting
 	}
 	switch {
@@ -295,7 +295,7 @@ func (t *transition) uncertain(i int) {
 // backward takes what has become of undoing a step.
 func (t *transition) backward(in input) error {
 	s := &t.r.Steps[in.step]
-	if s.Status != Undoing {
+	if s.Status != Undoing || s.Parked {
 		return ErrNotAwaiting
 	}
 	if in.kind == undone {

@@ -1,0 +1,105 @@
+package saga_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay/saga"
+)
+
+// TestFenced: once another coordinator has begun, nothing of the old one becomes durable
+// any more, and it stops.
+func TestFenced(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		inside, goOn := make(chan struct{}), make(chan struct{})
+		hang := asks(func(context.Context, saga.Call, *order) error {
+			close(inside)
+			<-goOn
+			return nil
+		})
+		old := coordinator(t, config(store), saga.Register(hang))
+		start(t, old, store, "1", order{Product: "7"})
+		start(t, old, store, "2", order{Product: "7"}) // waits
+		<-inside
+		heirs := store
+		if store.MaxHandlers() > 0 {
+			heirs = open(t, where) // another store on the database
+		}
+		heir := coordinator(t, config(heirs), saga.Register(asks(waits)))
+		until(t, heir, "1", awaiting)
+		close(goOn) // the action of the old one succeeds
+		<-old.Done()
+		require.ErrorIs(t, old.Err(), ordering.ErrFenced)
+		var taken *ordering.TakenOverError
+		require.ErrorAs(t, old.Err(), &taken)
+		run, err := heir.Run(t.Context(), "1")
+		require.NoError(t, err)
+		assert.Equal(t, saga.Awaiting, run.Steps[1].Status)
+		require.ErrorIs(t, old.Cancel(t.Context(), "1", ""), ordering.ErrFenced)
+		require.ErrorIs(t, old.Reply(t.Context(), "1", "ask", nil), ordering.ErrFenced)
+		require.ErrorIs(t, old.Do(t.Context(), func(claim *lockkeys.Claim) { claim.Exclusive(product("7")) }, func(context.Context) error { panic("two have the key") }), ordering.ErrFenced)
+		require.ErrorIs(t, old.Write(t.Context(), func(context.Context, *sql.Tx) error { panic("two write") }), ordering.ErrFenced)
+		for _, id := range []string{"1", "2"} {
+			require.NoError(t, heir.Reply(t.Context(), id, "ask", []byte("yes")))
+			assert.Equal(t, saga.Completed, ended(t, heir, id).Status)
+			assert.Equal(t, []string{"reserved", "replied", "shipped"}, effectsOf(t, store, id))
+		}
+	})
+}
+
+// A coordinator in another process is taken over while it works. All runs end as they
+// should, and no effect is there twice.
+func TestAnotherProcessIsTakenOver(t *testing.T) {
+	s, err := server()
+	require.NoError(t, err)
+	where := s.Database(t)
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), childEnv+"="+where)
+	_, err = process.StdinPipe() // it ends with this process at the latest
+	require.NoError(t, err)
+	out, err := process.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, process.Start())
+	lines := bufio.NewScanner(out)
+	for n := 0; n < 150 && lines.Scan(); n++ {
+		continue
+	}
+	read := make(chan struct{})
+	go func() { // so that it goes on
+		defer close(read)
+		for lines.Scan() {
+			continue
+		}
+	}()
+	store := open(t, where)
+	c := coordinator(t, config(store), saga.Register(trip(store)))
+	for i := range manyRuns {
+		id := fmt.Sprint(i)
+		ended(t, c, id)
+		seen := map[string]bool{}
+		for _, what := range effectsOf(t, store, id) {
+			assert.False(t, seen[what], "%s of %s twice", what, id)
+			seen[what] = true
+		}
+		if i%3 == 0 {
+			assert.Len(t, seen, 6)
+		} else {
+			assert.Len(t, seen, 4)
+		}
+	}
+	require.NoError(t, process.Process.Kill())
+	<-read
+	require.Error(t, process.Wait())
+	require.NoError(t, c.Err())
+}

@@ -1,0 +1,196 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/replay/saga"
+)
+
+var asAnn = dispatcher.WithOperator(context.Background(), "ann", "case 17")
+
+// TestParked: what cannot be undone is parked with what it keeps, until an operator
+// decides, also through restarts.
+func TestParked(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		var possible atomic.Bool
+		d := checkout(func(context.Context, *sql.Tx, saga.Call, *order) error { return dispatcher.Permanent(errAway) })
+		d.Steps[1].UndoTx = func(ctx context.Context, tx *sql.Tx, call saga.Call, o *order) error {
+			if !possible.Load() {
+				return dispatcher.Permanent(errAway)
+			}
+			return write("refunded")(ctx, tx, call, o)
+		}
+		c := coordinator(t, config(store), saga.Register(d))
+		park := func(id string) saga.Run {
+			start(t, c, store, id, order{Product: id})
+			return until(t, c, id, has(saga.Parked))
+		}
+		closed := func(id string, want bool) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			if !want {
+				ctx = t.Context()
+			}
+			defer cancel()
+			err := c.Do(ctx, func(claim *lockkeys.Claim) { claim.Exclusive(product(id)) }, func(context.Context) error { return nil })
+			if want {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		for _, id := range []string{"resume", "skip", "drop", "again"} {
+			park(id)
+			closed(id, true)
+			require.ErrorIs(t, c.Retry(t.Context(), id), saga.ErrNotStuck)
+		}
+		require.NoError(t, c.Close())
+		c = coordinator(t, config(store), saga.Register(d))
+		closed("resume", true)
+
+		list, err := c.Parked(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list, 4)
+		assert.Equal(t, "resume", list[0].ID)
+		assert.Equal(t, "away", list[0].Steps[1].Error)
+		assert.True(t, list[0].Steps[1].Parked)
+		assert.Equal(t, []lockkeys.Request{{Key: product("resume"), Mode: lockkeys.Exclusive}}, list[0].Kept)
+		assert.Equal(t, []string{"SagaStarted", "StepStarted reserve", "StepCompleted reserve", "StepStarted pay", "StepCompleted pay", "StepStarted ship", "StepFailed ship",
+			"CompensationStarted", "UndoStarted pay", "CompensationFailed pay", "SagaParked pay"}, types(list[0]))
+
+		require.NoError(t, c.Skip(asAnn, "skip"))
+		assert.Equal(t, saga.Compensated, ended(t, c, "skip").Status)
+		closed("skip", false)
+		assert.Equal(t, []string{"reserved", "paid", "released"}, effectsOf(t, store, "skip"))
+		require.NoError(t, c.Drop(asAnn, "drop"))
+		run := ended(t, c, "drop")
+		assert.Equal(t, saga.Dropped, run.Status)
+		closed("drop", false)
+		assert.Equal(t, []string{"reserved", "paid"}, effectsOf(t, store, "drop"))
+		require.NoError(t, c.Resume(asAnn, "again"))
+		until(t, c, "again", func(r saga.Run) bool { return count(r, saga.SagaParked) == 2 })
+		possible.Store(true)
+		require.NoError(t, c.Resume(asAnn, "resume"))
+		assert.Equal(t, saga.Compensated, ended(t, c, "resume").Status)
+		closed("resume", false)
+		assert.Equal(t, []string{"reserved", "paid", "refunded", "released"}, effectsOf(t, store, "resume"))
+
+		require.ErrorAs(t, c.Resume(asAnn, "resume"), new(*saga.EndedError))
+		require.ErrorIs(t, c.Skip(asAnn, "unknown"), saga.ErrNoRun)
+		decisions, err := c.Decisions(t.Context(), time.Now().Add(time.Second), 10)
+		require.NoError(t, err)
+		require.Len(t, decisions, 4)
+		for _, d := range decisions {
+			assert.Equal(t, "ann", d.Operator)
+			assert.Equal(t, "case 17", d.Why)
+		}
+	})
+}
+
+// TestForward: after the pivot what fails for good is parked, and goes on forward.
+func TestForward(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var works atomic.Bool
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "pay", DoTx: write("paid"), UndoTx: write("refunded"), Pivot: true},
+		{Name: "ship", MaxAttempts: 2, Backoff: quick, DoTx: func(ctx context.Context, tx *sql.Tx, call saga.Call, o *order) error {
+			if !works.Load() {
+				return errAway
+			}
+			return write("shipped")(ctx, tx, call, o)
+		}},
+	}}))
+	start(t, c, store, "1", order{})
+	start(t, c, store, "2", order{})
+	until(t, c, "1", has(saga.Parked))
+	until(t, c, "2", has(saga.Parked))
+	require.ErrorIs(t, c.Undo(asAnn, "1"), saga.ErrPastPivot)
+	require.NoError(t, c.Skip(asAnn, "2"))
+	run := ended(t, c, "2")
+	assert.Equal(t, saga.Completed, run.Status)
+	assert.True(t, run.Steps[1].Skipped)
+	assert.Equal(t, []string{"paid"}, effectsOf(t, store, "2"))
+	works.Store(true)
+	require.NoError(t, c.Resume(asAnn, "1"))
+	assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
+	assert.Equal(t, []string{"paid", "shipped"}, effectsOf(t, store, "1"))
+}
+
+// TestStuck: operators see what does not come on, may have it tried at once, or turn it
+// back.
+func TestStuck(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		var works atomic.Bool
+		d := checkout(func(ctx context.Context, tx *sql.Tx, call saga.Call, o *order) error {
+			if !works.Load() {
+				return errAway
+			}
+			return write("shipped")(ctx, tx, call, o)
+		})
+		d.Steps[2].Backoff = dispatcher.Backoff{Initial: time.Hour}
+		c := coordinator(t, config(store), saga.Register(d))
+		failing := func(r saga.Run) bool { return r.Steps[2].Failed > 0 }
+		start(t, c, store, "1", order{})
+		until(t, c, "1", failing)
+		start(t, c, store, "2", order{})
+		until(t, c, "2", failing)
+		list, err := c.Stuck(t.Context(), time.Hour)
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		assert.Equal(t, "1", list[0].ID)
+		active, err := c.Active(t.Context(), 1)
+		require.NoError(t, err)
+		require.Len(t, active, 1)
+		require.NoError(t, c.Undo(asAnn, "2"))
+		run := ended(t, c, "2")
+		assert.Equal(t, saga.Compensated, run.Status)
+		assert.Equal(t, "turned back by an operator", run.Cause)
+		works.Store(true)
+		require.NoError(t, c.Retry(asAnn, "1"))
+		assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
+		list, err = c.Stuck(t.Context(), 0)
+		require.NoError(t, err)
+		assert.Empty(t, list)
+	})
+}
+
+// TestTimeOver: the time limit of a run counts while it waits for its keys, and while no
+// coordinator is there.
+func TestTimeOver(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	d := asks(waits)
+	d.Timeout = 50 * time.Millisecond
+	c := coordinator(t, config(store), saga.Register(d))
+	free := make(chan struct{})
+	held := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- c.Do(context.Background(), func(claim *lockkeys.Claim) { claim.Exclusive(product("7")) }, func(context.Context) error {
+			close(held)
+			<-free
+			return nil
+		})
+	}()
+	<-held
+	start(t, c, store, "1", order{Product: "7"})
+	run := ended(t, c, "1")
+	assert.Equal(t, saga.Compensated, run.Status)
+	assert.Equal(t, []string{"SagaStarted", "CompensationStarted", "SagaCompensated"}, types(run))
+	close(free)
+	require.NoError(t, <-done)
+	start(t, c, store, "2", order{})
+	require.NoError(t, c.Close())
+	c = coordinator(t, config(store), saga.Register(d))
+	assert.Equal(t, saga.Compensated, ended(t, c, "2").Status)
+}

@@ -1,0 +1,322 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/replay/saga"
+)
+
+// journal is what happens, in order.
+type journal struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (j *journal) add(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.list = append(j.list, what)
+}
+
+func (j *journal) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.list)
+}
+
+// TestUnknownOutcome: an action whose outcome is unknown is asked for, else done again with
+// the same key, else undone.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		found    []saga.Found // answers of Find; nil for none
+		findErr  error
+		results  []error // of Do
+		attempts int
+		want     []string
+		status   saga.Status
+	}{
+		"it is done again":           {nil, nil, []error{errAway, nil}, 3, []string{"do 1", "do 2"}, saga.Completed},
+		"it has happened":            {[]saga.Found{saga.Happened}, nil, []error{errAway}, 3, []string{"do 1", "find"}, saga.Completed},
+		"it has not happened":        {[]saga.Found{saga.NotHappened}, nil, []error{errAway, nil}, 3, []string{"do 1", "find", "do 2"}, saga.Completed},
+		"nobody knows":               {[]saga.Found{saga.Unsure}, nil, []error{errAway, nil}, 3, []string{"do 1", "find", "do 2"}, saga.Completed},
+		"Find fails":                 {[]saga.Found{saga.Happened}, errAway, []error{errAway, nil}, 3, []string{"do 1", "find", "do 2"}, saga.Completed},
+		"at the end it has happened": {[]saga.Found{saga.Unsure, saga.Happened}, nil, []error{errAway, errAway}, 2, []string{"do 1", "find", "do 2", "find"}, saga.Completed},
+		"at the end it has not":      {[]saga.Found{saga.Unsure, saga.NotHappened}, nil, []error{errAway, errAway}, 2, []string{"do 1", "find", "do 2", "find"}, saga.Compensated},
+		"at the end nobody knows":    {[]saga.Found{saga.Unsure, saga.Unsure}, nil, []error{errAway, errAway}, 2, []string{"do 1", "find", "do 2", "find", "undo 1"}, saga.Compensated},
+		"without Find it is undone":  {nil, nil, []error{errAway, errAway}, 2, []string{"do 1", "do 2", "undo 1"}, saga.Compensated},
+		"it is refused":              {[]saga.Found{saga.Unsure}, nil, []error{dispatcher.Permanent(errAway)}, 3, []string{"do 1"}, saga.Compensated},
+		"it panics":                  {nil, nil, []error{nil, nil}, 3, []string{"do 1", "do 2"}, saga.Completed},
+		"it ends its goroutine":      {nil, nil, []error{nil, nil}, 3, []string{"do 1", "do 2"}, saga.Completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := open(t, t.TempDir()+"/saga.db")
+			var j journal
+			results, found := test.results, test.found
+			step := saga.Step[order]{Name: "act", Backoff: quick, MaxAttempts: test.attempts,
+				Do: func(_ context.Context, call saga.Call, o *order) error {
+					j.add(fmt.Sprint("do ", call.Attempt))
+					assert.Equal(t, "1/act/do", call.Key())
+					if call.Attempt == 1 && name == "it panics" {
+						panic("loudly")
+					}
+					if call.Attempt == 1 && name == "it ends its goroutine" {
+						runtime.Goexit()
+					}
+					return results[call.Attempt-1]
+				},
+				Undo: func(_ context.Context, call saga.Call, _ *order) error {
+					j.add(fmt.Sprint("undo ", call.Attempt))
+					assert.Equal(t, "1/act/undo", call.Key())
+					return nil
+				}}
+			if test.found != nil {
+				step.Find = func(context.Context, saga.Call, *order) (saga.Found, error) {
+					j.add("find")
+					answer := found[0]
+					found = found[1:]
+					return answer, test.findErr
+				}
+			}
+			c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{step}}))
+			start(t, c, store, "1", order{})
+			assert.Equal(t, test.status, ended(t, c, "1").Status)
+			assert.Equal(t, test.want, j.all())
+		})
+	}
+}
+
+// TestCanceledInFlight: Cancel and the time limit end the call that is under way, and it is
+// undone; the compensation has a context of its own, and goes on.
+func TestCanceledInFlight(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		inFlight := make(chan struct{}, 2)
+		undone := make(chan error, 2)
+		d := saga.Definition[order]{Name: "d", Version: 1, Timeout: time.Hour, Steps: []saga.Step[order]{
+			{Name: "reserve", DoTx: write("reserved"), UndoTx: write("released")},
+			{Name: "pay", Backoff: quick, Do: func(ctx context.Context, _ saga.Call, _ *order) error {
+				inFlight <- struct{}{}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}, Undo: func(ctx context.Context, _ saga.Call, _ *order) error {
+				undone <- ctx.Err()
+				return nil
+			}}}}
+		brief := d
+		brief.Version, brief.Timeout = 2, 20*time.Millisecond
+		for _, d := range []saga.Definition[order]{d, brief} {
+			c := coordinator(t, config(store), saga.Register(d))
+			id := fmt.Sprint(d.Version)
+			start(t, c, store, id, order{})
+			<-inFlight
+			if d.Version == 1 {
+				require.NoError(t, c.Cancel(t.Context(), id, "changed mind"))
+				require.NoError(t, c.Cancel(t.Context(), id, "changed mind"))
+			}
+			run := ended(t, c, id)
+			assert.Equal(t, saga.Compensated, run.Status)
+			require.NoError(t, <-undone)
+			assert.Equal(t, []string{"reserved", "released"}, effectsOf(t, store, id))
+			assert.Equal(t, map[int]string{1: "canceled: changed mind", 2: "not completed within 20ms"}[d.Version], run.Cause)
+			require.NoError(t, c.Close())
+		}
+	})
+}
+
+// TestPivot: after it there is no way back.
+func TestPivot(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	ready, goOn := make(chan struct{}), make(chan struct{})
+	d := saga.Definition[order]{Name: "d", Version: 1, Timeout: 50 * time.Millisecond, Steps: []saga.Step[order]{
+		{Name: "reserve", DoTx: write("reserved"), UndoTx: write("released")},
+		{Name: "pay", DoTx: write("paid"), Pivot: true},
+		{Name: "ship", Do: func(context.Context, saga.Call, *order) error {
+			close(ready)
+			<-goOn
+			return nil
+		}},
+	}}
+	c := coordinator(t, config(store), saga.Register(d))
+	start(t, c, store, "1", order{})
+	<-ready
+	require.ErrorIs(t, c.Cancel(t.Context(), "1", ""), saga.ErrPastPivot)
+	require.ErrorIs(t, c.Undo(t.Context(), "1"), saga.ErrPastPivot)
+	run, err := c.Run(t.Context(), "1")
+	require.NoError(t, err)
+	time.Sleep(time.Until(run.Deadline)) // which is to have no effect
+	require.ErrorIs(t, c.Cancel(t.Context(), "1", ""), saga.ErrPastPivot)
+	close(goOn)
+	assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
+	assert.ErrorAs(t, c.Cancel(t.Context(), "1", ""), new(*saga.EndedError))
+}
+
+// TestParallelSteps run side by side, and none of their changes of the state is lost.
+func TestParallelSteps(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var both sync.WaitGroup
+	both.Add(2)
+	meet := func(set func(o *order)) func(context.Context, saga.Call, *order) error {
+		return func(_ context.Context, _ saga.Call, o *order) error {
+			both.Done()
+			both.Wait()
+			set(o)
+			return nil
+		}
+	}
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "a", After: []string{}, Do: meet(func(o *order) { o.Paid = "by a" })},
+		{Name: "b", After: []string{}, Do: meet(func(o *order) { o.Refused = "by b" })},
+		{Name: "c", After: []string{"a", "b"}, DoTx: write("all")},
+	}}))
+	start(t, c, store, "1", order{})
+	assert.JSONEq(t, `{"Product": "", "Log": ["all"], "Paid": "by a", "Refused": "by b"}`, string(ended(t, c, "1").State))
+}
+
+// TestBulkhead: no more calls of a step are under way than it allows, and all have their
+// turn.
+func TestBulkhead(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var now, most atomic.Int32
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "call", MaxCalls: 3, Do: func(context.Context, saga.Call, *order) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				continue
+			}
+			time.Sleep(time.Millisecond) // a call
+			return nil
+		}}}}))
+	require.NoError(t, store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		for i := range 40 {
+			if err := c.Start(ctx, tx, fmt.Sprint(i), order{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	for i := range 40 {
+		ended(t, c, fmt.Sprint(i))
+	}
+	assert.LessOrEqual(t, most.Load(), int32(3))
+}
+
+// TestIsolated: runs that keep conflicting keys, and functions of Do with such keys, never
+// come between each other's steps; others run side by side.
+func TestIsolated(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		var holders [3]atomic.Int32 // by product
+		var together sync.Map       // what has been seen side by side
+		enter := func(product string) func() {
+			p := int(product[0] - '0')
+			assert.EqualValues(t, 1, holders[p].Add(1), "two at once have %s", product)
+			for other := range holders {
+				if other != p && holders[other].Load() > 0 {
+					together.Store(p, true)
+				}
+			}
+			return func() { holders[p].Add(-1) }
+		}
+		var inside sync.Map // by run: what leaves
+		d := saga.Definition[order]{Name: "d", Version: 1, Keep: keepProduct, Kept: products, Steps: []saga.Step[order]{
+			{Name: "first", Do: func(_ context.Context, call saga.Call, o *order) error {
+				inside.Store(call.Saga, enter(o.Product))
+				return nil
+			}, Undo: func(_ context.Context, call saga.Call, _ *order) error {
+				leave, _ := inside.Load(call.Saga)
+				leave.(func())()
+				return nil
+			}},
+			{Name: "shared", Under: []lockkeys.Key{lockkeys.Must("printer")}, UndoTx: write("undone"),
+				Keys: func(_ *order, c *lockkeys.Claim) error { c.Exclusive(lockkeys.Must("printer")); return nil },
+				DoTx: write("printed")},
+			{Name: "last", Do: func(_ context.Context, call saga.Call, o *order) error {
+				if o.Refused != "" {
+					return dispatcher.Permanent(errAway)
+				}
+				leave, _ := inside.Load(call.Saga)
+				leave.(func())()
+				return nil
+			}},
+		}}
+		c := coordinator(t, config(store), saga.Register(d))
+		const runs = 60
+		for i := range runs {
+			o := order{Product: fmt.Sprint(i % 3)}
+			if i%5 == 0 {
+				o.Refused = "no"
+			}
+			start(t, c, store, fmt.Sprint(i), o)
+		}
+		var others sync.WaitGroup
+		for i := range 30 {
+			others.Go(func() {
+				p := fmt.Sprint(i % 3)
+				assert.NoError(t, c.Do(t.Context(), func(claim *lockkeys.Claim) { claim.Exclusive(product(p)) }, func(ctx context.Context) error {
+					defer enter(p)()
+					return c.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+						return write("other")(ctx, tx, saga.Call{Saga: "other"}, &order{})
+					})
+				}))
+			})
+		}
+		others.Wait()
+		for i := range runs {
+			want := saga.Completed
+			if i%5 == 0 {
+				want = saga.Compensated
+			}
+			assert.Equal(t, want, ended(t, c, fmt.Sprint(i)).Status)
+		}
+		assert.Len(t, effectsOf(t, store, "other"), 30)
+		seen := 0
+		together.Range(func(any, any) bool { seen++; return true })
+		assert.Positive(t, seen, "nothing ran side by side")
+	})
+}
+
+// TestDo: a function of other code.
+func TestDo(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var c *saga.Coordinator
+	nested := make(chan error, 1)
+	c = coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Keep: keepProduct, Kept: products, Steps: []saga.Step[order]{
+		{Name: "a", Do: func(ctx context.Context, _ saga.Call, _ *order) error {
+			nested <- c.Do(ctx, func(*lockkeys.Claim) {}, func(context.Context) error { return nil })
+			return saga.Wait
+		}}}}))
+	start(t, c, store, "1", order{Product: "7"})
+	require.ErrorIs(t, <-nested, dispatcher.ErrNested)
+	claim := func(claim *lockkeys.Claim) { claim.Shared(product("7")) }
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Do(ctx, claim, func(context.Context) error { panic("it must not run") }), context.DeadlineExceeded)
+	waiting := make(chan error, 1)
+	go func() { waiting <- c.Do(context.Background(), claim, func(context.Context) error { return errAway }) }()
+	until(t, c, "1", func(r saga.Run) bool { return r.Steps[0].Status == saga.Awaiting })
+	require.NoError(t, c.Reply(t.Context(), "1", "a", nil))
+	require.ErrorIs(t, <-waiting, errAway)
+	ended(t, c, "1")
+	assert.ErrorAs(t, c.Do(t.Context(), claim, func(context.Context) error { panic("loudly") }), new(*dispatcher.PanicError))
+	start(t, c, store, "2", order{Product: "7"})
+	<-nested
+	go func() { waiting <- c.Do(context.Background(), claim, func(context.Context) error { return nil }) }()
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-waiting, saga.ErrClosed, "what the run keeps is not anybody else's, only because the process ends")
+}

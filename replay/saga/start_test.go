@@ -1,0 +1,147 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay/saga"
+)
+
+type otherOrder struct{ Name string }
+
+// TestStart: a run is there exactly if its transaction was committed, and once for its ID.
+func TestStart(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		other := saga.Definition[otherOrder]{Name: "other", Version: 1, Steps: []saga.Step[otherOrder]{
+			{Name: "nothing", DoTx: func(context.Context, *sql.Tx, saga.Call, *otherOrder) error { return nil }}}}
+		cfg := config(store)
+		var events []*ordering.Event
+		fails := false
+		cfg.Record = func(_ context.Context, _ *sql.Tx, e *ordering.Event) error {
+			if fails {
+				return errAway
+			}
+			if e.CorrelationID == "1" {
+				events = append(events, e)
+			}
+			return nil
+		}
+		c := coordinator(t, cfg, saga.Register(checkout(write("shipped"))), saga.Register(other))
+		begin := func(id string, state any, then error) error {
+			return store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				if err := c.Start(ctx, tx, id, state); err != nil {
+					return err
+				}
+				return then
+			})
+		}
+		require.ErrorIs(t, begin("1", order{}, errAway), errAway)
+		_, err := c.Run(t.Context(), "1")
+		require.ErrorIs(t, err, saga.ErrNoRun)
+		fails = true
+		require.ErrorIs(t, begin("1", order{}, nil), errAway)
+		fails = false
+		require.NoError(t, begin("1", order{Product: "7"}, nil))
+		require.NoError(t, begin("1", order{Product: "7"}, nil), "again, while it may be active")
+		c.Notify()
+		run := ended(t, c, "1")
+		require.NoError(t, begin("1", order{Product: "7"}, nil), "again, when it has ended")
+		assert.Equal(t, []string{"reserved", "paid", "shipped"}, effectsOf(t, store, "1"))
+
+		var conflict *saga.ConflictError
+		require.ErrorAs(t, begin("1", order{Product: "8"}, nil), &conflict)
+		assert.True(t, conflict.State)
+		require.ErrorAs(t, begin("1", otherOrder{}, nil), &conflict)
+		assert.Equal(t, saga.ConflictError{ID: "1", Definition: "checkout", Version: 1}, *conflict)
+		require.ErrorContains(t, begin("2", 7, nil), "type int")
+		require.ErrorContains(t, begin("", order{}, nil), "ID")
+		require.ErrorContains(t, begin("a\x00", order{}, nil), "ID")
+
+		t.Log("each event is one of an outbox or an event log")
+		events = events[len(events)-len(run.History):] // the first ones are of a transaction that was rolled back
+		for i, e := range events {
+			assert.Equal(t, run.History[i].Type, e.Type)
+			assert.Equal(t, run.History[i].Time, e.Time)
+			assert.Equal(t, "1", e.CorrelationID)
+			if i > 0 {
+				assert.Equal(t, events[i-1].ID, e.CausationID)
+			}
+		}
+		assert.JSONEq(t, `{"saga": "1", "definition": "checkout", "version": 1, "n": 3, "type": "StepCompleted", "step": "reserve", "time": "`+
+			run.History[2].Time.Format("2006-01-02T15:04:05.999999Z07:00")+`"}`, string(events[2].Payload))
+
+		t.Log("and is forgotten when it is pruned")
+		n, err := c.Prune(t.Context(), run.Ended)
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		n, err = c.Prune(t.Context(), run.Ended.Add(1e9))
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n)
+		_, err = c.Run(t.Context(), "1")
+		require.ErrorIs(t, err, saga.ErrNoRun)
+	})
+}
+
+// TestKeysRule: nobody takes keys where the other level does, see saga.Roots.
+func TestKeysRule(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	key := lockkeys.MustParse
+	def := func(kept, under, keeps, takes string) saga.Definition[order] {
+		claims := func(text string) func(*order, *lockkeys.Claim) error {
+			return func(_ *order, c *lockkeys.Claim) error { c.Exclusive(key(text)); return nil }
+		}
+		return saga.Definition[order]{Name: "d", Version: 1, Kept: []lockkeys.Key{key(kept)}, Keep: claims(keeps), Steps: []saga.Step[order]{
+			{Name: "first", DoTx: write("first"), UndoTx: write("undone")},
+			{Name: "second", DoTx: write("second"), Under: []lockkeys.Key{key(under)}, Keys: claims(takes)}}}
+	}
+	for _, wrong := range [][2]string{{"a", "a"}, {"a", "a/b"}, {"a/b", "a"}} {
+		_, err := saga.New(t.Context(), config(store), saga.Register(def(wrong[0], wrong[1], "a", "b")))
+		require.ErrorIs(t, err, saga.ErrConfig)
+		require.ErrorIs(t, err, saga.ErrKeys)
+		require.ErrorContains(t, err, "step second of definition d, version 1 takes keys there")
+	}
+	t.Log("also between definitions")
+	other := saga.Definition[otherOrder]{Name: "other", Version: 1, Kept: []lockkeys.Key{key("b/c")}, Steps: []saga.Step[otherOrder]{
+		{Name: "x", DoTx: func(context.Context, *sql.Tx, saga.Call, *otherOrder) error { return nil }}}}
+	_, err := saga.New(t.Context(), config(store), saga.Register(def("a", "b", "a", "b")), saga.Register(other))
+	require.ErrorIs(t, err, saga.ErrKeys)
+
+	t.Run("when a run starts", func(t *testing.T) {
+		c := coordinator(t, config(store), saga.Register(def("a", "b", "x", "b")))
+		err := store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return c.Start(ctx, tx, "0", order{}) })
+		var wrong *saga.KeysError
+		require.ErrorAs(t, err, &wrong)
+		assert.Equal(t, key("x"), wrong.Key)
+	})
+	t.Run("when a step starts", func(t *testing.T) {
+		d := def("a", "b", "a", "a")
+		c := coordinator(t, config(store), saga.Register(d))
+		start(t, c, store, "1", order{})
+		run := ended(t, c, "1")
+		assert.Equal(t, saga.Compensated, run.Status)
+		assert.Contains(t, run.Cause, "key a is under none of the keys in Under of the step")
+		assert.Equal(t, []string{"first", "undone"}, effectsOf(t, store, "1"))
+	})
+	t.Run("of other code", func(t *testing.T) {
+		c := coordinator(t, config(store), saga.Register(def("a", "b", "a", "b")))
+		do := func(keys ...string) error {
+			return c.Do(t.Context(), func(claim *lockkeys.Claim) {
+				for _, k := range keys {
+					claim.Exclusive(key(k))
+				}
+			}, func(context.Context) error { return nil })
+		}
+		require.NoError(t, do("a", "c"))
+		require.NoError(t, do("b/1", "b/2"))
+		require.ErrorIs(t, do("a", "b/1"), saga.ErrKeys)
+		require.ErrorIs(t, do("c", "b"), saga.ErrKeys)
+		require.ErrorIs(t, do("/"), saga.ErrKeys)
+	})
+}

@@ -1,4 +1,5 @@
 # make run     process a generated ledger of 100,000 messages and print a summary
+# make orders  place 3,000 made-up orders in the shop of examples/orders, and check what became of them
 # make test    all checks: format, vet, staticcheck, all tests with -race
 # make bench   the full benchmark table, to bench/RESULTS.md
 # make targets one line for each performance target
@@ -22,17 +23,21 @@ EVENTS      ?= 10000000
 MODULES     := . bench
 BOOKS       := Berka|Journals|Beancount|Ethereum|Contention|Hostile|Faults|Cut
 
-.PHONY: run test lint deps bench targets model soak fuzz
+.PHONY: run orders test lint deps bench targets model soak fuzz
 
 run:
 	go run ./examples/ledger $(ARGS)
 
+orders:
+	go run ./examples/orders $(ARGS)
+
 test: deps lint
 	for m in $(MODULES); do (cd $$m && go test -race -timeout 19m ./... && echo "module $$m: $$SECONDS s"); done
 	# Tests that -race leaves out or shortens: allocations, full load, the whole
-	# simulation, and the complete books.
+	# simulation, the complete books, and all orders.
 	go test ./lockkeys ./dispatcher ./ordering/internal/core
 	go test -run '$(BOOKS)' ./examples/ledger
+	go test -run Simulation ./examples/orders
 
 lint:
 	test -z "$$(gofmt -l . | tee /dev/stderr)"

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/internal/rabbittest"
+)
+
+// some returns the share of a number that is placed, as an argument.
+func some(n int) string { return strconv.Itoa(n / share) }
+
+// Whatever fails, all fits together in the end.
+func TestSimulation(t *testing.T) {
+	node := rabbittest.Start(t)
+	for name, args := range map[string][]string{
+		"local":           {"-orders", some(200)},
+		"HTTP":            {"-orders", some(100), "-transport", "http", "-token", "secret"},
+		"RabbitMQ":        {"-orders", some(100), "-transport", "amqp", "-broker", node.URL()},
+		"without Keep":    {"-orders", some(100), "-isolated=false", "-seed", "2"},
+		"a bad gateway":   {"-orders", some(40), "-unreliable", "0.3", "-seed", "3"},
+		"without failing": {"-orders", some(60), "-unreliable", "0"},
+		"nothing":         {"-orders", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, err strings.Builder
+			require.Equal(t, exitGood, run(t.Context(), args, &out, &err), "%s\n%s", out.String(), err.String())
+			require.NotContains(t, out.String(), "WRONG")
+			require.Equal(t, 11, strings.Count(out.String(), " ok\n"), out.String())
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for want, args := range map[string][]string{
+		"-orders is -1":               {"-orders", "-1"},
+		"-unreliable is 2":            {"-unreliable", "2"},
+		`-transport is "pigeon"`:      {"-transport", "pigeon"},
+		"need each other":             {"-transport", "amqp"},
+		`-service is "tax"`:           {"-service", "tax", "-listen", ":0"},
+		"-service needs -listen":      {"-service", "payment"},
+		"is too much":                 {"now"},
+		"flag provided but not defin": {"-x"},
+	} {
+		var out, err strings.Builder
+		assert.Equal(t, exitUsage, run(t.Context(), args, &out, &err))
+		assert.Contains(t, err.String(), want)
+	}
+	var out, err strings.Builder
+	assert.Equal(t, exitGood, run(t.Context(), []string{"-h"}, &out, &err))
+	assert.Equal(t, exitBad, run(t.Context(), []string{"-payment", "http://127.0.0.1:1"}, &out, &err))
+	assert.Contains(t, err.String(), "only of services in this process")
+}
+
+// The broker is killed while checkouts are under way. Calls are lost, and made again.
+func TestTheBrokerIsKilled(t *testing.T) {
+	node := rabbittest.Start(t)
+	ended := make(chan int, 1)
+	var out, err strings.Builder
+	go func() {
+		ended <- run(t.Context(), []string{"-orders", some(150), "-transport", "amqp", "-broker", node.URL()}, &out, &err)
+	}()
+	require.Eventually(t, func() bool {
+		look, dialErr := node.Dial(t).Channel()
+		if dialErr != nil {
+			return false
+		}
+		q, lookErr := look.QueueDeclarePassive("orders.shipping", true, false, false, false, nil)
+		return lookErr == nil && q.Consumers == 1
+	}, waitAtMost, 20*time.Millisecond)
+	require.NoError(t, node.Sync())
+	require.NoError(t, node.Kill())
+	require.NoError(t, node.Restart())
+	require.Equal(t, exitGood, <-ended, "%s\n%s", &out, &err)
+	require.NotContains(t, out.String(), "WRONG")
+}

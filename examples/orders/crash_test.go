@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/shipping"
+	"github.com/interlock-go/interlock/examples/orders/internal/wire"
+)
+
+// program is the shop, in a process of its own.
+type program struct {
+	command *exec.Cmd
+	client
+}
+
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), programEnv+"=1")
+	stderr, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	lines := bufio.NewReader(stderr)
+	for {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		if _, url, is := strings.Cut(strings.TrimSpace(line), "listening on "); is {
+			go func() { _, _ = io.Copy(io.Discard, lines) }()
+			return &program{c, client{t, url, ""}}
+		}
+	}
+}
+
+func (p *program) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.command.Process.Kill())
+	require.Error(t, p.command.Wait())
+}
+
+// The orchestrator is killed again and again with checkouts under way, and goes on with
+// them. In the end all fits together.
+func TestTheOrchestratorIsKilled(t *testing.T) {
+	for _, isolated := range []string{"true", "false"} {
+		t.Run("isolated="+isolated, func(t *testing.T) {
+			o, err := parse([]string{"-unreliable", "0.1"}, io.Discard)
+			require.NoError(t, err)
+			o.dir = t.TempDir()
+			s, err := o.open(t.Context())
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, s.Close()) }()
+			args := []string{"-listen", ":0", "-dir", o.dir, "-isolated=" + isolated}
+			for name, service := range map[string]wire.Service{
+				"payment": s.payment.Methods(), "inventory": s.inventory.Methods(), "shipping": s.shipping.Methods(),
+			} {
+				server := httptest.NewServer(wire.Handler(service, ""))
+				defer server.Close()
+				args = append(args, "-"+name, server.URL)
+			}
+			defer http.DefaultClient.CloseIdleConnections()
+			const stock, orders, rounds = 60 / share, 40 / share, 3
+			require.NoError(t, s.inventory.Stock(t.Context(), "kettle", stock))
+			p := start(t, args...)
+			for round := range rounds {
+				for n := range orders {
+					placement := kettle(1 + int64(n%2))
+					placement.Customer = fmt.Sprint("customer-", n%7)
+					switch n % 10 {
+					case 0:
+						placement.Card = "declined"
+					case 1:
+						placement.Country = "AQ"
+					}
+					code, answer := p.do("PUT", fmt.Sprintf("/orders/%d-%d", round, n), placement)
+					require.Equal(t, 202, code, answer)
+				}
+				<-time.After(time.Duration(rand.IntN(150)) * time.Millisecond) // when it is killed
+				p.kill(t)
+				p = start(t, args...)
+			}
+			completed, cents := 0, int64(0)
+			for round := range rounds {
+				for n := range orders {
+					id := fmt.Sprintf("%d-%d", round, n)
+					require.Eventually(t, func() bool {
+						_, answer := p.do("GET", "/orders/"+id, nil)
+						if strings.Contains(answer, `"status":"`+string(order.Completed)) {
+							completed++
+							cents += 3990 * (1 + int64(n%2))
+							return true
+						}
+						return strings.Contains(answer, `"status":"`+string(order.Cancelled))
+					}, waitAtMost, 5*time.Millisecond, id)
+				}
+			}
+			p.kill(t)
+			sum, err := s.payment.Sum(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, cents, sum, "money captured = orders completed")
+			assert.Equal(t, cents, s.gateway.Captured())
+			open, err := s.payment.Open(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, open)
+			counts, err := s.inventory.Counts(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, counts.Reserved)
+			assert.EqualValues(t, stock, counts.Available+counts.Sold)
+			dispatched, err := s.shipping.Count(t.Context(), shipping.Dispatched)
+			require.NoError(t, err)
+			assert.Equal(t, completed, dispatched)
+			assert.NotZero(t, completed)
+		})
+	}
+}

@@ -1,0 +1,124 @@
+// Orders is a shop on Interlock: orders, payments, inventory and shipping, held together
+// by a saga whose resources are isolated by lock keys, with an event log and read models
+// made of it. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitGood  = 0 // every saga has ended, and every invariant held
+	exitBad   = 1 // something did not
+	exitUsage = 2 // the command line is wrong
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second one ends the program at once
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options is the command line.
+type options struct {
+	orders     int
+	seed       uint64
+	dir        string
+	unreliable float64
+	isolated   bool
+	listen     string
+	token      string
+	transport  string
+	broker     string
+	service    string
+	payment    string
+	inventory  string
+	shipping   string
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("orders", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.IntVar(&o.orders, "orders", 3000, "how many made-up `orders` to place")
+	f.Uint64Var(&o.seed, "seed", 1, "the `seed` of the made-up orders")
+	f.StringVar(&o.dir, "dir", "", "the `folder` of the databases; default: a temporary one, which is removed")
+	f.Float64Var(&o.unreliable, "unreliable", 0.1, "the `share` of the gateway's calls that fail without an answer")
+	f.BoolVar(&o.isolated, "isolated", true, "whether a checkout keeps the keys of its order and customer")
+	f.StringVar(&o.transport, "transport", "local", "how services of this process are called: `local`, http, on ports of the loopback interface, or amqp, by queues of -broker")
+	f.StringVar(&o.broker, "broker", "", "the `URL` of a RabbitMQ broker, for -transport amqp")
+	f.StringVar(&o.listen, "listen", "", "serve orders at this `address` instead of making some up")
+	f.StringVar(&o.token, "token", "", "the bearer `token` that requests need, and that is sent to services")
+	f.StringVar(&o.service, "service", "", "be one of the services, payment, inventory or shipping, at -listen")
+	f.StringVar(&o.payment, "payment", "", "the `URL` of the payment service; default: in this process")
+	f.StringVar(&o.inventory, "inventory", "", "the `URL` of the inventory service; default: in this process")
+	f.StringVar(&o.shipping, "shipping", "", "the `URL` of the shipping service; default: in this process")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	var problems []error
+	add := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	add(f.NArg() > 0, "%q is too much: there are flags only", f.Args())
+	add(o.orders < 0, "-orders is %d: it must not be negative", o.orders)
+	add(o.unreliable < 0 || o.unreliable > 0.9, "-unreliable is %v: it must be from 0 to 0.9", o.unreliable)
+	add(o.transport != "local" && o.transport != "http" && o.transport != "amqp", "-transport is %q: it must be local, http or amqp", o.transport)
+	add((o.transport == "amqp") != (o.broker != ""), "-transport amqp and -broker need each other")
+	add(o.service != "" && o.listen == "", "-service needs -listen, the address to serve at")
+	switch o.service {
+	case "", "payment", "inventory", "shipping":
+	default:
+		add(true, "-service is %q: it must be payment, inventory or shipping", o.service)
+	}
+	return o, errors.Join(problems...)
+}
+
+// run is the program, with all that it reads and writes given to it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitGood
+	case err != nil:
+		fmt.Fprintln(stderr, "orders:", err)
+		return exitUsage
+	}
+	good, err := o.act(ctx, stdout, stderr)
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "orders:", err)
+		return exitBad
+	case !good:
+		return exitBad
+	}
+	return exitGood
+}
+
+func (o *options) act(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "orders"); err != nil {
+			return false, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+	}
+	switch {
+	case o.service != "":
+		return true, o.serveOne(ctx, stderr)
+	case o.listen != "":
+		return true, o.serveShop(ctx, stderr)
+	}
+	return o.simulate(ctx, stdout, stderr)
+}

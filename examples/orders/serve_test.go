@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/shop"
+	"github.com/interlock-go/interlock/examples/orders/internal/web"
+)
+
+// waitAtMost is after how long a test that waits counts as hanging.
+const waitAtMost = 2 * time.Minute
+
+// client sends requests to a shop.
+type client struct {
+	t          *testing.T
+	url, token string
+}
+
+// do returns the status and the answer.
+func (c client) do(method, path string, body any) (code int, answer string) {
+	c.t.Helper()
+	var text []byte
+	if s, is := body.(string); is {
+		text = []byte(s)
+	} else if body != nil {
+		var err error
+		text, err = json.Marshal(body)
+		require.NoError(c.t, err)
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader(text))
+	require.NoError(c.t, err)
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(c.t, err)
+	return resp.StatusCode, string(got)
+}
+
+func (c client) requireStatus(id string, want order.Status) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		_, answer := c.do("GET", "/orders/"+id, nil)
+		return strings.Contains(answer, `"status":"`+string(want)+`"`)
+	}, waitAtMost, 5*time.Millisecond)
+}
+
+func kettle(quantity int64) order.Placement {
+	return order.Placement{Customer: "ann", Card: "card", Country: "DE", Lines: []order.Line{{Product: "kettle", Quantity: quantity, Price: 3990}}}
+}
+
+func TestTheRESTInterface(t *testing.T) {
+	o, err := parse([]string{"-unreliable", "0", "-transport", "http"}, io.Discard)
+	require.NoError(t, err)
+	o.dir = t.TempDir()
+	s, err := o.open(t.Context())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	sh, err := shop.Open(t.Context(), o.dir, s.callers, true, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, sh.Close()) }()
+	require.NoError(t, s.inventory.Stock(t.Context(), "kettle", 10))
+	server := httptest.NewServer(web.Handler(sh, "secret"))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	c := client{t, server.URL, "secret"}
+	expect := func(want int, method, path string, body any, parts ...string) {
+		t.Helper()
+		code, answer := c.do(method, path, body)
+		require.Equal(t, want, code, answer)
+		for _, part := range parts {
+			require.Contains(t, answer, part)
+		}
+	}
+
+	expect(202, "PUT", "/orders/1", kettle(2))
+	expect(202, "PUT", "/orders/1", kettle(2))
+	expect(409, "PUT", "/orders/1", kettle(3), "another order has this ID")
+	c.requireStatus("1", order.Completed)
+	expect(202, "PUT", "/orders/1", kettle(2))
+	expect(409, "POST", "/orders/1/cancel", nil, "too late")
+	expect(202, "PUT", "/orders/2", kettle(100))
+	c.requireStatus("2", order.Cancelled)
+	expect(200, "GET", "/orders/2", nil, "there are 8, not 100")
+	require.NoError(t, sh.CatchUp(t.Context()))
+	expect(200, "GET", "/orders/1/trace", nil, "OrderPlaced", "SagaStarted", "PaymentAuthorized", "StepCompleted", "OrderCompleted")
+	expect(200, "GET", "/customers/ann/history", nil, `"order":"1"`, `"order":"2"`)
+	expect(200, "GET", "/summary", nil, `{"status":"completed","orders":1,"cents":7980}`, `{"status":"cancelled","orders":1,"cents":399000}`)
+
+	expect(400, "PUT", "/orders/3", `{"customer":`, "the body is no order")
+	expect(400, "PUT", "/orders/3", `{"client":"ann"}`, "unknown field")
+	expect(400, "PUT", "/orders/3", order.Placement{}, "customer", "there are 0 lines")
+	expect(400, "PUT", "/orders/a%00b", kettle(1), "ID")
+	expect(404, "GET", "/orders/9", nil, "no such order")
+	expect(404, "POST", "/orders/9/cancel", nil)
+	expect(404, "GET", "/nothing", nil)
+	expect(405, "DELETE", "/orders/1", nil)
+	expect(200, "GET", "/health", nil, `"status":"ok"`)
+	expect(200, "GET", "/openapi.json", nil)
+	c.token = "wrong"
+	expect(401, "GET", "/orders/1", nil)
+	expect(200, "GET", "/health", nil)
+}
+
+// Every path of the description is served, as the method that it says.
+func TestTheDescription(t *testing.T) {
+	server := httptest.NewServer(web.Handler(&shop.Shop{}, "secret"))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	resp, err := http.Get(server.URL + "/openapi.json")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var description struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&description))
+	assert.Len(t, description.Paths, 6)
+}

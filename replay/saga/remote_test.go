@@ -331,3 +331,87 @@ func TestDo(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-waiting, saga.ErrClosed, "what the run keeps is not anybody else's, only because the process ends")
 }
+
+// TestUndoingHasNoEnd: an undo that fails is tried until it succeeds.
+func TestUndoingHasNoEnd(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "pay", MaxAttempts: 2, Backoff: quick, Do: nothing, Undo: func(_ context.Context, call saga.Call, o *order) error {
+			if call.Attempt < 30 {
+				return errAway
+			}
+			o.Paid = "refunded"
+			return nil
+		}},
+		{Name: "ship", Do: func(context.Context, saga.Call, *order) error { return dispatcher.Permanent(errAway) }},
+	}}))
+	start(t, c, store, "1", order{})
+	run := ended(t, c, "1")
+	assert.Equal(t, saga.Compensated, run.Status)
+	assert.Equal(t, 29, count(run, saga.CompensationFailed))
+	assert.Contains(t, string(run.State), "refunded")
+}
+
+// TestTwoNames: coordinators of different names on one database have nothing in common.
+func TestTwoNames(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		cfg := config(store)
+		cfg.Name = "other"
+		one := coordinator(t, config(store), saga.Register(checkout(write("shipped"))))
+		other := coordinator(t, cfg, saga.Register(checkout(write("sent"))))
+		for _, c := range []*saga.Coordinator{one, other} {
+			start(t, c, store, "1", order{Product: "7"})
+			assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
+		}
+		assert.Equal(t, []string{"reserved", "paid", "shipped", "reserved", "paid", "sent"}, effectsOf(t, store, "1"))
+	})
+}
+
+// TestMoreRunsThanFit: runs beyond MaxRuns wait in the database, those that have begun go on.
+func TestMoreRunsThanFit(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	cfg := config(store)
+	cfg.MaxRuns, cfg.Poll = 2, time.Hour
+	c := coordinator(t, cfg, saga.Register(checkout(write("shipped"))))
+	require.NoError(t, store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		for i := range 20 {
+			if err := c.Start(ctx, tx, fmt.Sprint(i), order{Product: "7"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	c.Notify()
+	last := time.Time{}
+	for i := range 20 {
+		run := ended(t, c, fmt.Sprint(i))
+		assert.True(t, run.Ended.After(last), "in the order in which they were started")
+		last = run.Ended
+	}
+}
+
+func BenchmarkRuns(b *testing.B) {
+	store := open(b, b.TempDir()+"/saga.db")
+	c := coordinator(b, config(store), saga.Register(checkout(write("shipped"))))
+	for b.Loop() {
+		require.NoError(b, store.Write(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			for i := range 100 {
+				if err := c.Start(ctx, tx, fmt.Sprint(b.Elapsed(), " ", i), order{Product: fmt.Sprint(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		c.Notify()
+		for {
+			list, err := c.Active(b.Context(), 1)
+			require.NoError(b, err)
+			if len(list) == 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "runs/s")
+}

@@ -1,0 +1,44 @@
+package saga_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay/outbox"
+	"github.com/interlock-go/interlock/replay/saga"
+)
+
+// TestEventsGoToAnOutbox: what has happened to a run is numbered in the transaction in
+// which it happens.
+func TestEventsGoToAnOutbox(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		dialect := outbox.SQLite
+		if store.MaxHandlers() > 0 {
+			dialect = outbox.PostgreSQL
+		}
+		box, err := outbox.New(t.Context(), store.DB(), dialect, outbox.Config{})
+		require.NoError(t, err)
+		cfg := config(store)
+		cfg.Record = func(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
+			_, err := box.Enqueue(ctx, tx, e, lockkeys.Must("saga", e.CorrelationID))
+			return err
+		}
+		c := coordinator(t, cfg, saga.Register(checkout(func(context.Context, *sql.Tx, saga.Call, *order) error { return errAway })))
+		start(t, c, store, "1", order{})
+		run := ended(t, c, "1")
+		answer, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.Must("saga", "1"), From: 1, To: 100})
+		require.NoError(t, err)
+		require.Len(t, answer.Events, len(run.History))
+		for i, e := range answer.Events {
+			assert.Equal(t, run.History[i].Type, e.Type)
+			assert.EqualValues(t, i+1, e.Positions[0].Number)
+		}
+	})
+}

@@ -47,10 +47,7 @@ func (c *Coordinator) commit(ctx context.Context, a *active, m commitment) error
 			if err == nil {
 				return errChanged
 			}
-		case isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) || errors.As(err, new(*ordering.LostError)):
-			c.stop(err)
-			return err
-		case !isStoreError(err):
+		case c.noteFenced(err) || !isStoreError(err):
 			return err
 		}
 		if !m.patient || ctx.Err() != nil {

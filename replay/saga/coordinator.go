@@ -218,10 +218,26 @@ func (c *Coordinator) Notify() {
 	}
 }
 
+// lookInterval is how often a coordinator looks whether it was taken over, which it
+// notices as well with each write.
+const lookInterval = time.Second
+
+// noteFenced stops the coordinator if an error says that it was taken over, or that the store
+// is closed or has lost data. It reports whether that is so.
+func (c *Coordinator) noteFenced(err error) bool {
+	over := isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) || errors.As(err, new(*ordering.LostError))
+	if over {
+		c.stop(err)
+	}
+	return over
+}
+
 // watch takes up runs that were started, and compensates those whose time is over.
 func (c *Coordinator) watch() {
 	poll := time.NewTicker(c.cfg.Poll)
 	defer poll.Stop()
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
 	failed := 0
 	for {
 		select {
@@ -229,6 +245,9 @@ func (c *Coordinator) watch() {
 			return
 		case r := <-c.expired:
 			c.tasks.Go(func() { c.expire(r) })
+			continue
+		case <-look.C:
+			_ = c.noteFenced(c.Write(c.open, func(context.Context, *sql.Tx) error { return nil })) // another error shows elsewhere
 			continue
 		case <-c.notice:
 		case <-poll.C:

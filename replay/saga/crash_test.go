@@ -97,7 +97,7 @@ func child(where string) {
 	ctx := context.Background()
 	store, err := openAt(ctx, where)
 	fail(err)
-	fail(store.Migrate(ctx, "test", []string{effects}))
+	fail(store.Migrate(ctx, "test", effects))
 	cfg := config(store)
 	cfg.Record = func(_ context.Context, _ *sql.Tx, e *ordering.Event) error {
 		_, err := fmt.Println(e.Type, e.CorrelationID)

@@ -46,7 +46,7 @@
 //   - The database may fail for a while: that uses up no attempts.
 //
 // Not promised: what a run does is visible to those who take no keys. A coordinator that was
-// taken over without knowing it may still make calls elsewhere, and run functions of Do, at
-// the same time as the new one. A run holds up others that need what it keeps, as long as
+// taken over may still make calls elsewhere, and run functions of Do, at the same time as the
+// new one, until it notices: that takes a second, unless it is frozen. A run holds up others that need what it keeps, as long as
 // it lasts: keep narrow keys, and none over waits of days.
 package saga

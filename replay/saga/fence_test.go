@@ -103,3 +103,13 @@ func TestAnotherProcessIsTakenOver(t *testing.T) {
 	require.Error(t, process.Wait())
 	require.NoError(t, c.Err())
 }
+
+// TestIdleCoordinatorIsTakenOver: it notices by itself, and lets nobody have keys any more.
+func TestIdleCoordinatorIsTakenOver(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	old := coordinator(t, config(store), saga.Register(asks(waits)))
+	coordinator(t, config(store), saga.Register(asks(waits)))
+	<-old.Done()
+	require.ErrorIs(t, old.Err(), ordering.ErrFenced)
+	require.ErrorIs(t, old.Do(t.Context(), func(*lockkeys.Claim) {}, func(context.Context) error { panic("it must not run") }), ordering.ErrFenced)
+}

@@ -44,14 +44,14 @@ func everywhere(t *testing.T, test func(t *testing.T, where string)) {
 }
 
 // effects is where steps write what they do.
-const effects = `CREATE TABLE effects (n INTEGER NOT NULL, saga TEXT NOT NULL, what TEXT NOT NULL)`
+var effects = []string{`CREATE TABLE effects (n INTEGER NOT NULL, saga TEXT NOT NULL, what TEXT NOT NULL)`, `CREATE INDEX effects_saga ON effects (saga, n)`}
 
 func open(t testing.TB, where string) *sqlstore.Store {
 	t.Helper()
 	store, err := openAt(context.Background(), where)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	require.NoError(t, store.Migrate(context.Background(), "test", []string{effects}))
+	require.NoError(t, store.Migrate(context.Background(), "test", effects))
 	return store
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/interlock-go/interlock/ordering"
 )
 
 // missing returns an error if active runs have a definition that is not registered, and
@@ -74,7 +72,7 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	c.mu.Lock()
 	room := max(most-len(c.mu.runs), 0)
 	c.mu.Unlock()
-	which, last := `term < $2 AND (status <> 0 OR seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2 AND status = 0 ORDER BY seq LIMIT $3))`, any(room)
+	which, last := `term < $2 AND (status <> 0 OR seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2 AND status = 0 ORDER BY `+bySeq+` LIMIT $3))`, any(room)
 	switch {
 	case id != "":
 		which, last = `term <= $2 AND id = $3`, id
@@ -90,9 +88,7 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	if id == "" || err != nil {
 		c.doubt.Store(err != nil)
 	}
-	if isIn(err, ordering.ErrFenced, ordering.ErrStoreClosed) || errors.As(err, new(*ordering.LostError)) {
-		c.stop(err)
-	}
+	c.noteFenced(err)
 	if err != nil {
 		return fmt.Errorf("saga: take up runs: %w", err)
 	}

@@ -75,23 +75,27 @@ func (c *Coordinator) read(ctx context.Context, id string) (*row, error) {
 	return found[0], nil
 }
 
+// bySeq is the order of the runs, in a form for which no database goes through those that
+// have ended, by the index of seq: active ones are few.
+const bySeq = `+seq, id`
+
 // Active lists the runs that have not ended, in the order in which they were started,
 // limit at most, without their histories.
 func (c *Coordinator) Active(ctx context.Context, limit int) ([]Run, error) {
-	return c.list(ctx, `ended = 0 ORDER BY seq, id LIMIT $2`, limit)
+	return c.list(ctx, `ORDER BY `+bySeq+` LIMIT $2`, limit)
 }
 
 // Stuck lists the active runs that do not come on: those of which an attempt has failed,
 // those that are parked, and those to which nothing has happened for a time. Those that
 // have waited longest come first, without their histories.
 func (c *Coordinator) Stuck(ctx context.Context, quiet time.Duration) ([]Run, error) {
-	return c.list(ctx, `ended = 0 AND (failing > 0 OR parked > 0 OR changed < $2) ORDER BY changed, seq, id`, time.Now().Add(-quiet).UnixMicro())
+	return c.list(ctx, `AND (failing > 0 OR parked > 0 OR changed < $2) ORDER BY changed, seq, id`, time.Now().Add(-quiet).UnixMicro())
 }
 
 // Parked lists the runs that are parked, longest first, with their histories. They keep
 // their keys until Resume, Skip or Drop.
 func (c *Coordinator) Parked(ctx context.Context) ([]Run, error) {
-	list, err := c.list(ctx, `ended = 0 AND parked > 0 ORDER BY parked, seq, id`)
+	list, err := c.list(ctx, `AND parked > 0 ORDER BY parked, seq, id`)
 	for i := range list {
 		if err == nil {
 			list[i].History, err = history(ctx, c.cfg.Store.DB(), c.cfg.Name, list[i].ID)
@@ -103,8 +107,10 @@ func (c *Coordinator) Parked(ctx context.Context) ([]Run, error) {
 	return list, nil
 }
 
-func (c *Coordinator) list(ctx context.Context, where string, args ...any) (list []Run, err error) {
-	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND `+where, append([]any{c.cfg.Name}, args...)...)
+// list lists active runs. All of them have a term of 0 or more; that it says so has
+// databases find them by their index.
+func (c *Coordinator) list(ctx context.Context, which string, args ...any) (list []Run, err error) {
+	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term >= 0 `+which, append([]any{c.cfg.Name}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("saga: list runs: %w", err)
 	}

@@ -164,33 +164,3 @@ func TestStuck(t *testing.T) {
 		assert.Empty(t, list)
 	})
 }
-
-// TestTimeOver: the time limit of a run counts while it waits for its keys, and while no
-// coordinator is there.
-func TestTimeOver(t *testing.T) {
-	store := open(t, t.TempDir()+"/saga.db")
-	d := asks(waits)
-	d.Timeout = 50 * time.Millisecond
-	c := coordinator(t, config(store), saga.Register(d))
-	free := make(chan struct{})
-	held := make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		done <- c.Do(context.Background(), func(claim *lockkeys.Claim) { claim.Exclusive(product("7")) }, func(context.Context) error {
-			close(held)
-			<-free
-			return nil
-		})
-	}()
-	<-held
-	start(t, c, store, "1", order{Product: "7"})
-	run := ended(t, c, "1")
-	assert.Equal(t, saga.Compensated, run.Status)
-	assert.Equal(t, []string{"SagaStarted", "CompensationStarted", "SagaCompensated"}, types(run))
-	close(free)
-	require.NoError(t, <-done)
-	start(t, c, store, "2", order{})
-	require.NoError(t, c.Close())
-	c = coordinator(t, config(store), saga.Register(d))
-	assert.Equal(t, saga.Compensated, ended(t, c, "2").Status)
-}

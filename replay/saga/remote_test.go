@@ -149,33 +149,6 @@ func TestCanceledInFlight(t *testing.T) {
 	})
 }
 
-// TestPivot: after it there is no way back.
-func TestPivot(t *testing.T) {
-	store := open(t, t.TempDir()+"/saga.db")
-	ready, goOn := make(chan struct{}), make(chan struct{})
-	d := saga.Definition[order]{Name: "d", Version: 1, Timeout: 50 * time.Millisecond, Steps: []saga.Step[order]{
-		{Name: "reserve", DoTx: write("reserved"), UndoTx: write("released")},
-		{Name: "pay", DoTx: write("paid"), Pivot: true},
-		{Name: "ship", Do: func(context.Context, saga.Call, *order) error {
-			close(ready)
-			<-goOn
-			return nil
-		}},
-	}}
-	c := coordinator(t, config(store), saga.Register(d))
-	start(t, c, store, "1", order{})
-	<-ready
-	require.ErrorIs(t, c.Cancel(t.Context(), "1", ""), saga.ErrPastPivot)
-	require.ErrorIs(t, c.Undo(t.Context(), "1"), saga.ErrPastPivot)
-	run, err := c.Run(t.Context(), "1")
-	require.NoError(t, err)
-	time.Sleep(time.Until(run.Deadline)) // which is to have no effect
-	require.ErrorIs(t, c.Cancel(t.Context(), "1", ""), saga.ErrPastPivot)
-	close(goOn)
-	assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
-	assert.ErrorAs(t, c.Cancel(t.Context(), "1", ""), new(*saga.EndedError))
-}
-
 // TestParallelSteps run side by side, and none of their changes of the state is lost.
 func TestParallelSteps(t *testing.T) {
 	store := open(t, t.TempDir()+"/saga.db")
@@ -196,35 +169,6 @@ func TestParallelSteps(t *testing.T) {
 	}}))
 	start(t, c, store, "1", order{})
 	assert.JSONEq(t, `{"Product": "", "Log": ["all"], "Paid": "by a", "Refused": "by b"}`, string(ended(t, c, "1").State))
-}
-
-// TestBulkhead: no more calls of a step are under way than it allows, and all have their
-// turn.
-func TestBulkhead(t *testing.T) {
-	store := open(t, t.TempDir()+"/saga.db")
-	var now, most atomic.Int32
-	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
-		{Name: "call", MaxCalls: 3, Do: func(context.Context, saga.Call, *order) error {
-			n := now.Add(1)
-			defer now.Add(-1)
-			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-				continue
-			}
-			time.Sleep(time.Millisecond) // a call
-			return nil
-		}}}}))
-	require.NoError(t, store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		for i := range 40 {
-			if err := c.Start(ctx, tx, fmt.Sprint(i), order{}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	for i := range 40 {
-		ended(t, c, fmt.Sprint(i))
-	}
-	assert.LessOrEqual(t, most.Load(), int32(3))
 }
 
 // TestIsolated: runs that keep conflicting keys, and functions of Do with such keys, never

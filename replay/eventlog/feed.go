@@ -138,7 +138,7 @@ func (f *feed) awaitOpen(ctx context.Context, offered uint64) error {
 }
 
 func (f *feed) reader() ordering.Reader {
-	return f.subscription.config.Store.Reader(f.subscription.config.Name)
+	return f.subscription.config.Store.Reader(f.subscription.config.consumer())
 }
 
 // parked returns the place from which on the partition's stream is parked; 0 if it is
@@ -256,6 +256,10 @@ func (f *feed) done(e *ordering.Event, o ordering.Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	place := e.Positions[0].Place()
+	if o.Result == ordering.Duplicate && o.Status == 0 {
+		f.subscription.config.Logger.Warn("eventlog: whether the entry that was handled last is still in its place cannot be told any more: Retention is over",
+			"subscription", f.subscription.config.Name, "entry", e.Positions[0].String())
+	}
 	switch o.Result {
 	case ordering.Applied, ordering.Duplicate, ordering.DeadLettered:
 		f.mu.ended[place] = true
@@ -332,6 +336,16 @@ func (f *feed) reached() uint64 {
 	return f.mu.low
 }
 
+// failure returns why the feed has failed, or nil.
+func (f *feed) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.state == failed {
+		return f.mu.err
+	}
+	return nil
+}
+
 func (f *feed) progress() Progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -351,7 +365,7 @@ func (f *feed) wait(ctx context.Context, place uint64) error {
 		case state == failed:
 			return err
 		case state == closed:
-			return ErrClosed
+			return fmt.Errorf("%w: %w", ErrClosed, f.subscription.sequencer.Err())
 		case state == waiting:
 			parked, err := f.parked(ctx)
 			if err != nil {

@@ -21,7 +21,10 @@ import (
 type SubscriptionConfig struct {
 	// Name is the subscription's name in the store, in which it keeps its checkpoint:
 	// a new name starts at the first entry. One with a version, such as "summary/2",
-	// lets the next version be built beside the one that is used.
+	// lets the next version be built beside the one that is used. If another process
+	// subscribes under the same name, and to the same partitions, it takes over, and this
+	// one stops: see [Subscription.Err]. In the store the consumer is called
+	// "eventlog/" and this name.
 	Name string
 	// Store keeps how far the subscription has come, and what is parked. If handlers
 	// write in its transactions, see [sqlstore.InTx], each entry has its effect exactly
@@ -54,6 +57,11 @@ type SubscriptionConfig struct {
 	// subscription offers it: its position is that of the entry, and its payload the
 	// event as JSON.
 	DeadLetter func(ctx context.Context, e *ordering.Event, err error) error
+	// Retention is [ordering.Config.Retention]: how long the store keeps what became of
+	// each entry. A subscription that has nothing to do for longer cannot tell any more
+	// whether the log has another entry in the place of the last one that it has handled;
+	// it logs that when it starts. Default: 7 days.
+	Retention time.Duration
 	// Window bounds the entries of a partition that have been read and have not ended.
 	// Default: 1,024.
 	Window int
@@ -65,6 +73,7 @@ type SubscriptionConfig struct {
 
 func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
 	settings.Default(&c.Window, 1024)
+	settings.Default(&c.Retention, 7*24*time.Hour)
 	settings.Default(&c.Poll, 250*time.Millisecond)
 	if c.Keys == nil {
 		c.Keys = streamKeys
@@ -87,6 +96,9 @@ func partitionKey(job ordering.Job[Entry], claim *lockkeys.Claim) error {
 	claim.Exclusive(job.Value.At.Stream)
 	return nil
 }
+
+// consumer is the name of the consumer in the store, which no sequencer of the caller's has.
+func (c SubscriptionConfig) consumer() string { return "eventlog/" + c.Name }
 
 func (c SubscriptionConfig) problems(l *Log) (p settings.Problems) {
 	p.Add(l == nil, "the log is nil: make one with New")
@@ -126,7 +138,7 @@ var (
 		"raise Config.Epoch, or build the subscription anew under another name")
 	// ErrParked is wrapped by the error of Wait for an entry behind one that is parked.
 	ErrParked = errors.New("eventlog: the subscription is parked: see Parked of its sequencer")
-	// ErrClosed is returned by Wait when the subscription ends.
+	// ErrClosed is wrapped by the error of Wait when the subscription has ended.
 	ErrClosed = errors.New("eventlog: the subscription is closed")
 )
 
@@ -144,7 +156,7 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 			partitions = append(partitions, n)
 		}
 	}
-	consumer := ordering.Consumer{Name: config.Name}
+	consumer := ordering.Consumer{Name: config.consumer()}
 	if len(partitions) < l.config.Partitions {
 		consumer.Partition = fmt.Sprint(slices.Sorted(slices.Values(partitions)))
 	}
@@ -159,7 +171,7 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 		Store: config.Store, Consumer: consumer,
 		Handler: config.Handler, Together: config.Together, Keys: config.Keys,
 		Decode:     s.entry,
-		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: config.DeadLetter,
+		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: config.DeadLetter, Retention: config.Retention,
 		Owns:   func(stream lockkeys.Key) bool { return mine[stream] },
 		Logger: config.Logger,
 	})
@@ -177,6 +189,19 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 // Sequencer returns the sequencer of the subscription, for operators: its parkings are
 // those of the subscription, on the streams of [Partition]. Do not offer events to it.
 func (s *Subscription) Sequencer() *ordering.Sequencer[Entry] { return s.sequencer }
+
+// Err returns nil while the subscription works, and otherwise why it does not: an error
+// that wraps [ErrAhead], or that of its sequencer, [ordering.ErrClosed] after its end, or
+// one that wraps [ordering.ErrStopped] if another process has taken it over or the store
+// has failed for too long. One that is parked works.
+func (s *Subscription) Err() error {
+	for _, f := range s.feeds {
+		if err := f.failure(); err != nil {
+			return err
+		}
+	}
+	return s.sequencer.Err()
+}
 
 // entry decodes an event that was offered by a feed, or one that the store has held.
 func (s *Subscription) entry(e *ordering.Event) (Entry, error) {
@@ -219,8 +244,9 @@ func (s *Subscription) Progress(ctx context.Context) ([]Progress, error) {
 // Wait waits until all entries of a partition up to a position have been handled: so
 // whoever has appended one, and reads what the subscription has made of it, sees it.
 // Call [Log.Notify] after the commit, or it takes until the next poll. The error is
-// that of ctx, [ErrClosed], or wraps [ErrParked] if the partition is parked, since that
-// lasts until an operator decides; or [ErrPartition] if it is none of the subscription.
+// that of ctx, or wraps [ErrClosed] or [ErrAhead] if the subscription does not work any
+// more, see Err, or [ErrParked] if the partition is parked, since that lasts until an
+// operator decides; or [ErrPartition] if it is none of the subscription.
 func (s *Subscription) Wait(ctx context.Context, at ordering.Position) error {
 	for _, f := range s.feeds {
 		if f.stream == at.Stream {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -113,6 +114,7 @@ func TestASubscriptionCatchesUpAndFollows(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, s.Wait(late, at("log/0", 999)), context.DeadlineExceeded)
 
+		require.NoError(t, s.Err())
 		require.NoError(t, s.Shutdown(within(t)))
 		require.ErrorIs(t, s.Wait(t.Context(), at("log/0", 999)), eventlog.ErrClosed)
 		b.put(t, "x", "s/0")
@@ -356,6 +358,7 @@ func TestALogThatHasLostEntries(t *testing.T) {
 				progress, err := s.Progress(t.Context())
 				require.NoError(t, err)
 				require.ErrorIs(t, progress[0].Err, eventlog.ErrAhead)
+				require.ErrorIs(t, s.Err(), eventlog.ErrAhead)
 				require.NoError(t, s.Close())
 
 				t.Log("in a new epoch")
@@ -378,6 +381,77 @@ func (p place) fresh(t testing.TB) place {
 		return place{p.dialect, server.Database(t)}
 	}
 	return place{p.dialect, t.TempDir() + "/log.db"}
+}
+
+// Who subscribes under a name that is in use takes over. The one before stops, and says
+// so; a sequencer of the caller's with the same name is not touched.
+func TestASubscriptionIsTakenOver(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		other, err := ordering.New(t.Context(), ordering.Config[*ordering.Event]{
+			Store: b.store, Consumer: ordering.Consumer{Name: "model"},
+			Handler: func(context.Context, ordering.Job[*ordering.Event]) error { return nil },
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, other.Close()) }()
+		handle := b.model(t, "model")
+		first := b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle, Poll: 5 * time.Millisecond})
+		b.put(t, "x", "a")
+		require.NoError(t, first.CatchUp(within(t)))
+		require.NoError(t, first.Err())
+		second := b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle, Poll: 5 * time.Millisecond})
+		e := b.put(t, "x", "a")
+		require.NoError(t, second.Wait(within(t), e.At))
+		require.ErrorIs(t, first.Wait(within(t), at("log/0", 99)), eventlog.ErrClosed)
+		require.ErrorIs(t, first.Err(), ordering.ErrFenced)
+		require.NoError(t, second.Err())
+		require.NoError(t, other.Err())
+		b.requireModel(t, "model")
+		require.NoError(t, second.Close())
+		require.ErrorIs(t, second.Err(), ordering.ErrClosed)
+	})
+}
+
+// What became of the last entry is not known any more: that is told.
+func TestASubscriptionThatWasIdleForLong(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		handle := b.model(t, "model")
+		b.put(t, "x", "a")
+		s := b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle})
+		require.NoError(t, s.CatchUp(within(t)))
+		require.NoError(t, s.Close())
+		term, err := b.store.Begin(t.Context(), ordering.Consumer{Name: "eventlog/model"})
+		require.NoError(t, err)
+		_, err = term.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{})
+		require.NoError(t, err)
+		require.NoError(t, term.End(t.Context()))
+		var logged logs
+		s = b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		e := b.put(t, "x", "a")
+		require.NoError(t, s.Wait(within(t), e.At))
+		b.requireModel(t, "model")
+		assert.Contains(t, logged.String(), "cannot be told any more")
+	})
+}
+
+// logs is a text that several may write.
+type logs struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
 }
 
 func TestSubscribeRefuses(t *testing.T) {

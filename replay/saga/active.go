@@ -33,6 +33,7 @@ type live struct {
 	step int
 
 	keyErr    error // its keys could not be derived
+	keyless   bool  // and an attempt has failed for that; a further one has another message
 	unsure    bool  // it may have been done
 	ask       bool  // and nobody has asked Find since
 	undoes    bool  // the attempts that notBefore is about are those to undo it

@@ -164,3 +164,36 @@ func TestStuck(t *testing.T) {
 		assert.Empty(t, list)
 	})
 }
+
+// TestKeysFail: a step whose keys cannot be derived is not attempted. If it cannot be
+// undone because of that, an operator may have it tried again.
+func TestKeysFail(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var fails atomic.Bool
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "print", DoTx: write("printed"), UndoTx: write("shredded"), Under: []lockkeys.Key{lockkeys.Must("printer")},
+			Keys: func(_ *order, claim *lockkeys.Claim) error {
+				if fails.Load() {
+					return errAway
+				}
+				claim.Exclusive(lockkeys.Must("printer"))
+				return nil
+			}},
+		{Name: "send", DoTx: func(context.Context, *sql.Tx, saga.Call, *order) error {
+			fails.Store(true)
+			return dispatcher.Permanent(errAway)
+		}},
+	}}))
+	start(t, c, store, "1", order{})
+	until(t, c, "1", has(saga.Parked))
+	require.NoError(t, c.Resume(asAnn, "1"))
+	until(t, c, "1", func(r saga.Run) bool { return count(r, saga.SagaParked) == 2 })
+	fails.Store(false)
+	require.NoError(t, c.Resume(asAnn, "1"))
+	assert.Equal(t, saga.Compensated, ended(t, c, "1").Status)
+	assert.Equal(t, []string{"printed", "shredded"}, effectsOf(t, store, "1"))
+	fails.Store(true)
+	start(t, c, store, "2", order{})
+	assert.Equal(t, saga.Compensated, ended(t, c, "2").Status)
+	assert.Empty(t, effectsOf(t, store, "2"))
+}

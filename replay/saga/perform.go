@@ -21,13 +21,16 @@ func (c *Coordinator) serve(ctx context.Context, l *live) error {
 	defer a.unlock()
 	for c.open.Err() == nil {
 		var wait time.Duration // negative for no wait
-		switch a.def.plan.due(&a.row.rec, l.step) {
-		case nothing:
+		due := a.def.plan.due(&a.row.rec, l.step)
+		if due == nothing || l.keyless && (due == act || due == takeBack) {
 			a.def.steps[l.step].calls.leave(l, false)
 			a.remove(l)
+			if due != nothing { // with keys that may be derived by now
+				c.beginStep(a, l.step)
+			}
 			return nil
-		case stay:
-			wait = 0
+		}
+		switch due {
 		case await:
 			wait = c.await(ctx, l)
 		case act:
@@ -57,6 +60,7 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 		return wait
 	}
 	if l.keyErr != nil {
+		l.keyless = true
 		return c.failed(ctx, l, undoes, dispatcher.Permanent(l.keyErr))
 	}
 	if !undoes && l.ask {

@@ -55,7 +55,8 @@ type Step[S any] struct {
 	OnReply func(ctx context.Context, tx *sql.Tx, call Call, s *S, body []byte) error
 
 	// Keys adds keys that the step needs in addition to those that the run keeps, from
-	// its first attempt until it has ended, and again while it is undone.
+	// its first attempt until it has ended, and again while it is undone. An error is
+	// permanent.
 	Keys func(s *S, claim *lockkeys.Claim) error
 	// Under are the keys under which Keys takes keys. No definition of the coordinator
 	// may keep keys there; see [Roots].

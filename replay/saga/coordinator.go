@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"reflect"
 	"slices"
@@ -15,90 +14,10 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/internal/loglimit"
-	"github.com/interlock-go/interlock/internal/safelog"
-	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
-	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
-
-// Config configures a [Coordinator]. Store is required; the zero value of every other
-// field means its default.
-type Config struct {
-	// Store has the runs. Effects of steps with DoTx are in its database.
-	Store *sqlstore.Store
-	// Name tells coordinators on one database apart; each has its own runs, and its own
-	// lock keys. At most 100 bytes, without spaces and control characters. Default:
-	// "default".
-	Name string
-	// Holder describes the process, for the one that is taken over. Default: the host
-	// name and the process ID.
-	Holder string
-	// Record, if set, is called for each event of each run, see [SagaStarted] and so on,
-	// in the transaction that makes it durable, or for SagaStarted in that of Start. Its
-	// error undoes that: an error of the caller's own is retried like one of the store.
-	// The event has an ID, a type, a time, the run's ID as CorrelationID, the event
-	// before it in the run as CausationID, and an [Entry] with the definition as its
-	// payload; it has no positions. With an outbox for example:
-	//
-	//	_, err := box.Enqueue(ctx, tx, e, lockkeys.Must("saga", e.CorrelationID))
-	//
-	// It may be called more than once for an event, if the transaction before was
-	// rolled back.
-	Record func(ctx context.Context, tx *sql.Tx, e *ordering.Event) error
-	// Workers is the number of attempts, and of functions of Do, that run at the same
-	// time. Default: 64.
-	Workers int
-	// MaxRuns bounds the runs that are taken up, in memory. Others wait in the database,
-	// in the order in which they were started. Default: 16,384.
-	MaxRuns int
-	// Poll is how often the database is asked for runs that were started, without
-	// [Coordinator.Notify]. Default: 250 ms.
-	Poll time.Duration
-	// StoreBackoff is the wait after an error of the store. Default: from 50 ms to 5 s.
-	StoreBackoff dispatcher.Backoff
-	// Logger gets what an operator should know. Default: slog.Default().
-	Logger *slog.Logger
-}
-
-func (c Config) withDefaults() Config {
-	settings.Default(&c.Name, "default")
-	settings.Default(&c.Workers, 64)
-	settings.Default(&c.MaxRuns, 1<<14)
-	settings.Default(&c.Poll, 250*time.Millisecond)
-	c.StoreBackoff = c.StoreBackoff.WithDefaults(50*time.Millisecond, 5*time.Second)
-	c.Logger = safelog.New(c.Logger)
-	if c.Record == nil {
-		c.Record = func(context.Context, *sql.Tx, *ordering.Event) error { return nil }
-	}
-	return c
-}
-
-func (c Config) validate(definitions []*definition) error {
-	var p settings.Problems
-	p.Add(c.Store == nil, "Store is nil: open one")
-	p.Add(!isName(c.Name, ""), "Name is %.80q: it must have 1 to 100 bytes, without spaces and control characters", c.Name)
-	p.Add(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
-	p.Add(c.MaxRuns < 1, "MaxRuns is %d: it must be at least 1", c.MaxRuns)
-	p.Add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)
-	wrong := c.StoreBackoff.Validate()
-	p.Add(wrong != nil, "Store%w", wrong)
-	p.Add(len(definitions) == 0, "no definition is registered: register those of all active runs")
-	names, types := map[pin]bool{}, map[reflect.Type]string{}
-	for _, d := range definitions {
-		p = append(p, d.problems...)
-		p.Add(names[d.pin()], "%v is registered twice", d)
-		names[d.pin()] = true
-		other, taken := types[d.state]
-		p.Add(taken && other != d.name, "%v and %s have the same type of state, %v, by which Start finds a definition: give each its own", d, other, d.state)
-		types[d.state] = d.name
-	}
-	_, wrongs := rootsOf(definitions)
-	p = append(p, wrongs...)
-	return p.Err(ErrConfig)
-}
 
 // pin is what a run is pinned to.
 type pin struct {
@@ -347,75 +266,4 @@ func (c *Coordinator) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return c.Shutdown(ctx)
-}
-
-// Do calls do while it holds the lock keys of a claim, shared or exclusive, as if it were
-// a saga of one step: no run that keeps conflicting keys, and no step that takes them, is
-// under way meanwhile. It waits for those that came before. The claim has keys of steps,
-// or others, but not both, see [Roots]; else the error is a [*KeysError]. The context of
-// do ends with ctx.
-//
-// It waits at most until ctx ends, unless do has begun. The error is that of do, of ctx, or
-// of [Coordinator.Err]; in a step it is [dispatcher.ErrNested].
-func (c *Coordinator) Do(ctx context.Context, claim func(*lockkeys.Claim), do func(ctx context.Context) error) error {
-	var requests []lockkeys.Request
-	err := contain.Apart(func() (err error) {
-		requests, err = derive(func(c *lockkeys.Claim) error { claim(c); return nil })
-		return err
-	})
-	if err == nil {
-		err = c.roots.checkMixed("Do", requests)
-	}
-	if err != nil {
-		return err
-	}
-	if c.d.Nested(ctx) {
-		return dispatcher.ErrNested
-	}
-	turn := make(chan struct{}, 1) // taken by the message when it begins, or by this call when it gives up
-	turn <- struct{}{}
-	var result error
-	ticket, err := c.d.Go(ctx, &message{name: "a function of Do", claim: requests, serve: func(own context.Context) error {
-		select {
-		case <-turn:
-		default:
-			return nil
-		}
-		if result = c.Err(); result != nil {
-			return nil
-		}
-		own, cancel := context.WithCancelCause(own)
-		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-		defer cancel(nil)
-		result = contain.Apart(func() error { return do(own) })
-		return nil
-	}})
-	if err != nil {
-		return cmp.Or(c.Err(), err)
-	}
-	if err = ticket.Wait(ctx); ctx.Err() != nil {
-		select {
-		case <-turn:
-			return ctx.Err()
-		default:
-			<-ticket.Done()
-			err = ticket.Err()
-		}
-	}
-	return cmp.Or(result, c.result(err))
-}
-
-// result converts the result of a message, which is an error only if it did not run.
-func (c *Coordinator) result(err error) error {
-	if err == nil {
-		return nil
-	}
-	return cmp.Or(c.Err(), err)
-}
-
-// Write runs write in a transaction of the store in the coordinator's term, and commits
-// it: it is refused, with an error that wraps [ordering.ErrFenced], once another
-// coordinator has taken over. It is for functions of [Coordinator.Do].
-func (c *Coordinator) Write(ctx context.Context, write func(ctx context.Context, tx *sql.Tx) error) error {
-	return c.cfg.Store.WriteIn(ctx, c.term, write)
 }

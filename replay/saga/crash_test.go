@@ -118,6 +118,8 @@ func child(where string) {
 		return nil
 	}))
 	c.Notify()
+	<-c.Done()
+	fmt.Println("stopped:", c.Err())
 	select {}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,15 +76,20 @@ func TestAnotherProcessIsTakenOver(t *testing.T) {
 	for n := 0; n < 150 && lines.Scan(); n++ {
 		continue
 	}
-	read := make(chan struct{})
+	read, stopped := make(chan struct{}), make(chan string, 1)
 	go func() { // so that it goes on
 		defer close(read)
 		for lines.Scan() {
-			continue
+			if strings.HasPrefix(lines.Text(), "stopped:") {
+				stopped <- lines.Text()
+			}
 		}
 	}()
 	store := open(t, where)
-	c := coordinator(t, config(store), saga.Register(trip(store)))
+	const holder = "the test"
+	cfg := config(store)
+	cfg.Holder = holder
+	c := coordinator(t, cfg, saga.Register(trip(store)))
 	for i := range manyRuns {
 		id := fmt.Sprint(i)
 		ended(t, c, id)
@@ -98,6 +104,7 @@ func TestAnotherProcessIsTakenOver(t *testing.T) {
 			assert.Len(t, seen, 4)
 		}
 	}
+	assert.Contains(t, <-stopped, fmt.Sprintf(`was taken over by %s, for consumer "saga/default"`, holder))
 	require.NoError(t, process.Process.Kill())
 	<-read
 	require.Error(t, process.Wait())

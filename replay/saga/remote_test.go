@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/replay/saga"
 )
 
@@ -169,111 +167,6 @@ func TestParallelSteps(t *testing.T) {
 	}}))
 	start(t, c, store, "1", order{})
 	assert.JSONEq(t, `{"Product": "", "Log": ["all"], "Paid": "by a", "Refused": "by b"}`, string(ended(t, c, "1").State))
-}
-
-// TestIsolated: runs that keep conflicting keys, and functions of Do with such keys, never
-// come between each other's steps; others run side by side.
-func TestIsolated(t *testing.T) {
-	everywhere(t, func(t *testing.T, where string) {
-		store := open(t, where)
-		var holders [3]atomic.Int32 // by product
-		var together sync.Map       // what has been seen side by side
-		enter := func(product string) func() {
-			p := int(product[0] - '0')
-			assert.EqualValues(t, 1, holders[p].Add(1), "two at once have %s", product)
-			for other := range holders {
-				if other != p && holders[other].Load() > 0 {
-					together.Store(p, true)
-				}
-			}
-			return func() { holders[p].Add(-1) }
-		}
-		var inside sync.Map // by run: what leaves
-		d := saga.Definition[order]{Name: "d", Version: 1, Keep: keepProduct, Kept: products, Steps: []saga.Step[order]{
-			{Name: "first", Do: func(_ context.Context, call saga.Call, o *order) error {
-				inside.Store(call.Saga, enter(o.Product))
-				return nil
-			}, Undo: func(_ context.Context, call saga.Call, _ *order) error {
-				leave, _ := inside.Load(call.Saga)
-				leave.(func())()
-				return nil
-			}},
-			{Name: "shared", Under: []lockkeys.Key{lockkeys.Must("printer")}, UndoTx: write("undone"),
-				Keys: func(_ *order, c *lockkeys.Claim) error { c.Exclusive(lockkeys.Must("printer")); return nil },
-				DoTx: write("printed")},
-			{Name: "last", Do: func(_ context.Context, call saga.Call, o *order) error {
-				if o.Refused != "" {
-					return dispatcher.Permanent(errAway)
-				}
-				leave, _ := inside.Load(call.Saga)
-				leave.(func())()
-				return nil
-			}},
-		}}
-		c := coordinator(t, config(store), saga.Register(d))
-		const runs = 60
-		for i := range runs {
-			o := order{Product: fmt.Sprint(i % 3)}
-			if i%5 == 0 {
-				o.Refused = "no"
-			}
-			start(t, c, store, fmt.Sprint(i), o)
-		}
-		var others sync.WaitGroup
-		for i := range 30 {
-			others.Go(func() {
-				p := fmt.Sprint(i % 3)
-				assert.NoError(t, c.Do(t.Context(), func(claim *lockkeys.Claim) { claim.Exclusive(product(p)) }, func(ctx context.Context) error {
-					defer enter(p)()
-					return c.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-						return write("other")(ctx, tx, saga.Call{Saga: "other"}, &order{})
-					})
-				}))
-			})
-		}
-		others.Wait()
-		for i := range runs {
-			want := saga.Completed
-			if i%5 == 0 {
-				want = saga.Compensated
-			}
-			assert.Equal(t, want, ended(t, c, fmt.Sprint(i)).Status)
-		}
-		assert.Len(t, effectsOf(t, store, "other"), 30)
-		seen := 0
-		together.Range(func(any, any) bool { seen++; return true })
-		assert.Positive(t, seen, "nothing ran side by side")
-	})
-}
-
-// TestDo: a function of other code.
-func TestDo(t *testing.T) {
-	store := open(t, t.TempDir()+"/saga.db")
-	var c *saga.Coordinator
-	nested := make(chan error, 1)
-	c = coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Keep: keepProduct, Kept: products, Steps: []saga.Step[order]{
-		{Name: "a", Do: func(ctx context.Context, _ saga.Call, _ *order) error {
-			nested <- c.Do(ctx, func(*lockkeys.Claim) {}, func(context.Context) error { return nil })
-			return saga.Wait
-		}}}}))
-	start(t, c, store, "1", order{Product: "7"})
-	require.ErrorIs(t, <-nested, dispatcher.ErrNested)
-	claim := func(claim *lockkeys.Claim) { claim.Shared(product("7")) }
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, c.Do(ctx, claim, func(context.Context) error { panic("it must not run") }), context.DeadlineExceeded)
-	waiting := make(chan error, 1)
-	go func() { waiting <- c.Do(context.Background(), claim, func(context.Context) error { return errAway }) }()
-	until(t, c, "1", func(r saga.Run) bool { return r.Steps[0].Status == saga.Awaiting })
-	require.NoError(t, c.Reply(t.Context(), "1", "a", nil))
-	require.ErrorIs(t, <-waiting, errAway)
-	ended(t, c, "1")
-	assert.ErrorAs(t, c.Do(t.Context(), claim, func(context.Context) error { panic("loudly") }), new(*dispatcher.PanicError))
-	start(t, c, store, "2", order{Product: "7"})
-	<-nested
-	go func() { waiting <- c.Do(context.Background(), claim, func(context.Context) error { return nil }) }()
-	require.NoError(t, c.Close())
-	require.ErrorIs(t, <-waiting, saga.ErrClosed, "what the run keeps is not anybody else's, only because the process ends")
 }
 
 // TestUndoingHasNoEnd: an undo that fails is tried until it succeeds.

@@ -283,36 +283,41 @@ func gone(t *testing.T, folder string) {
 
 // The connection to the database is lost at each place of a saga: what was sent last
 // never arrives, or later, so that nobody knows whether a transaction was committed. Each
-// effect is there once all the same.
+// effect is there once all the same, and each event.
 func TestAnswersAreLost(t *testing.T) {
 	s, err := server()
 	require.NoError(t, err)
-	refuses := checkout(func(context.Context, *sql.Tx, saga.Call, *order) error { return dispatcher.Permanent(errAway) })
 	for _, late := range []bool{false, true} {
-		for n, whole := 0, false; !whole && n < 200; n += 13 {
-			t.Run(fmt.Sprint(late, " ", n), func(t *testing.T) {
-				url := s.Database(t)
-				plain := open(t, url)
-				link, through := s.Link(t, url)
-				cfg := config(open(t, through))
-				cfg.Poll = time.Hour
-				c := coordinator(t, cfg, saga.Register(refuses))
-				require.NoError(t, plain.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return c.Start(ctx, tx, "1", order{}) }))
+		t.Run(fmt.Sprint("late ", late), func(t *testing.T) {
+			url := s.Database(t)
+			plain := open(t, url)
+			link, through := s.Link(t, url)
+			cfg := config(open(t, through))
+			cfg.Poll = time.Hour
+			c := coordinator(t, cfg, saga.Register(checkout(func(context.Context, *sql.Tx, saga.Call, *order) error { return dispatcher.Permanent(errAway) })))
+			places := 0
+			for n, whole := 0, false; !whole && n < 400; n++ {
+				id := fmt.Sprint(n)
+				require.NoError(t, plain.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return c.Start(ctx, tx, id, order{}) }))
+				arrive := func() {}
 				if late {
-					arrive := link.DelayAfter(n)
-					defer arrive()
-					defer time.AfterFunc(20*time.Millisecond, arrive).Stop()
+					arrive = link.DelayAfter(n)
 				} else {
 					link.BreakAfter(n)
 				}
+				timer := time.AfterFunc(2*time.Millisecond, arrive)
 				c.Notify()
 				require.Eventually(t, func() (over bool) {
-					require.NoError(t, plain.DB().QueryRow(`SELECT ended > 0 FROM saga_runs`).Scan(&over))
+					require.NoError(t, plain.DB().QueryRow(`SELECT ended > 0 FROM saga_runs WHERE id = $1`, id).Scan(&over))
 					return over
-				}, waitAtMost, time.Millisecond)
+				}, waitAtMost, 2*time.Millisecond, "place %d", n)
 				whole = link.Disarm()
-				require.Equal(t, []string{"reserved", "paid", "refunded", "released"}, effectsOf(t, plain, "1"))
-			})
-		}
+				timer.Stop()
+				arrive()
+				require.Equal(t, []string{"reserved", "paid", "refunded", "released"}, effectsOf(t, plain, id), "place %d", n)
+				places++
+			}
+			t.Log(places, "places")
+		})
 	}
 }

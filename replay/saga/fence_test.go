@@ -37,16 +37,24 @@ func TestFenced(t *testing.T) {
 		if store.MaxHandlers() > 0 {
 			heirs = open(t, where) // another store on the database
 		}
-		heir := coordinator(t, config(heirs), saga.Register(asks(waits)))
-		until(t, heir, "1", awaiting)
+		again, wait := make(chan struct{}, 2), make(chan struct{})
+		heir := coordinator(t, config(heirs), saga.Register(asks(func(context.Context, saga.Call, *order) error {
+			again <- struct{}{}
+			<-wait
+			return saga.Wait
+		})))
+		<-again     // so nothing of the run has changed, but the term
 		close(goOn) // the action of the old one succeeds
 		<-old.Done()
+		require.NoError(t, old.Close())
+		run, err := heir.Run(t.Context(), "1")
+		require.NoError(t, err)
+		require.Equal(t, saga.Started, run.Steps[1].Status)
+		close(wait)
+		until(t, heir, "1", awaiting)
 		require.ErrorIs(t, old.Err(), ordering.ErrFenced)
 		var taken *ordering.TakenOverError
 		require.ErrorAs(t, old.Err(), &taken)
-		run, err := heir.Run(t.Context(), "1")
-		require.NoError(t, err)
-		assert.Equal(t, saga.Awaiting, run.Steps[1].Status)
 		require.ErrorIs(t, old.Cancel(t.Context(), "1", ""), ordering.ErrFenced)
 		require.ErrorIs(t, old.Reply(t.Context(), "1", "ask", nil), ordering.ErrFenced)
 		require.ErrorIs(t, old.Do(t.Context(), func(claim *lockkeys.Claim) { claim.Exclusive(product("7")) }, func(context.Context) error { panic("two have the key") }), ordering.ErrFenced)

@@ -252,3 +252,43 @@ func BenchmarkRuns(b *testing.B) {
 	}
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "runs/s")
 }
+
+// TestAskedAfterARestart: what was under way when the process ended is asked for before it is
+// done again.
+func TestAskedAfterARestart(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	var j journal
+	inFlight := make(chan struct{}, 2)
+	d := func(found saga.Found) saga.Registered {
+		return saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{{Name: "pay",
+			Do: func(ctx context.Context, call saga.Call, _ *order) error {
+				j.add("do " + call.Saga)
+				if found == saga.Unsure {
+					inFlight <- struct{}{}
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			},
+			Find: func(_ context.Context, call saga.Call, o *order) (saga.Found, error) {
+				j.add("find " + call.Saga)
+				o.Paid = "found"
+				return found, nil
+			}}}})
+	}
+	for i, found := range []saga.Found{saga.Happened, saga.NotHappened} {
+		id := fmt.Sprint(i)
+		c := coordinator(t, config(store), d(saga.Unsure))
+		start(t, c, store, id, order{})
+		<-inFlight
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = c.Shutdown(ctx) // the call is cut off
+		require.NoError(t, c.Close())
+		c = coordinator(t, config(store), d(found))
+		run := ended(t, c, id)
+		assert.Equal(t, saga.Completed, run.Status)
+		assert.Zero(t, count(run, saga.StepFailed))
+		require.NoError(t, c.Close())
+	}
+	assert.Equal(t, []string{"do 0", "find 0", "do 1", "find 1", "do 1"}, j.all())
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,10 @@ import (
 
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
 	"github.com/interlock-go/interlock/examples/orders/internal/shipping"
+	"github.com/interlock-go/interlock/examples/orders/internal/shop"
+	"github.com/interlock-go/interlock/examples/orders/internal/views"
 	"github.com/interlock-go/interlock/examples/orders/internal/wire"
+	"github.com/interlock-go/interlock/internal/loopback"
 )
 
 // program is the shop, in a process of its own.
@@ -110,7 +114,9 @@ func TestTheOrchestratorIsKilled(t *testing.T) {
 			sum, err := s.payment.Sum(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, cents, sum, "money captured = orders completed")
-			assert.Equal(t, cents, s.gateway.Captured())
+			captured, err := s.gateway.Captured(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, cents, captured)
 			open, err := s.payment.Open(t.Context())
 			require.NoError(t, err)
 			assert.Zero(t, open)
@@ -124,4 +130,74 @@ func TestTheOrchestratorIsKilled(t *testing.T) {
 			assert.NotZero(t, completed)
 		})
 	}
+}
+
+// The payment service is killed again and again while checkouts call it, and is away for
+// a while. Those that cannot be paid in time are cancelled; nothing is charged twice, and
+// nothing is left over.
+func TestThePaymentServiceIsKilled(t *testing.T) {
+	port, err := loopback.New()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, port.Close()) }()
+	away := t.TempDir()
+	payments := []string{"-service", "payment", "-listen", port.Addr(0), "-dir", away}
+	p := start(t, payments...)
+	o, err := parse([]string{"-payment", "http://" + port.Addr(0)}, io.Discard)
+	require.NoError(t, err)
+	o.dir = t.TempDir()
+	s, err := o.open(t.Context())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	sh, err := shop.Open(t.Context(), o.dir, s.callers, true, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, sh.Close()) }()
+	const orders = 120 / share
+	require.NoError(t, s.inventory.Stock(t.Context(), "kettle", orders))
+	for n := range orders {
+		placement := kettle(1)
+		placement.Customer = fmt.Sprint("customer-", n%7)
+		_, err := sh.Place(t.Context(), fmt.Sprint(n), placement)
+		require.NoError(t, err)
+		if n%(orders/3) == orders/6 {
+			p.kill(t)
+			<-time.After(50 * time.Millisecond) // how long it is away
+			p = start(t, payments...)
+		}
+	}
+	require.Eventually(t, func() bool {
+		n, err := sh.Unended(t.Context())
+		return assert.NoError(t, err) && n == 0
+	}, waitAtMost, 10*time.Millisecond)
+	parked, err := sh.Sagas.Parked(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, parked)
+	p.kill(t)
+
+	require.NoError(t, sh.CatchUp(t.Context()))
+	groups, err := sh.Summary(t.Context())
+	require.NoError(t, err)
+	by := map[order.Status]views.Group{}
+	for _, g := range groups {
+		by[g.Status] = g
+	}
+	assert.Equal(t, orders, by[order.Completed].Orders+by[order.Cancelled].Orders)
+	assert.NotZero(t, by[order.Completed].Orders)
+	mine := *o
+	mine.payment, mine.dir, mine.inventory, mine.shipping = "", away, "http://127.0.0.1:1", "http://127.0.0.1:1"
+	books, err := mine.open(t.Context())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, books.Close()) }()
+	sum, err := books.payment.Sum(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, by[order.Completed].Cents, sum, "money captured = orders completed")
+	captured, err := books.gateway.Captured(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, sum, captured)
+	open, err := books.payment.Open(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, open)
+	counts, err := s.inventory.Counts(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, counts.Reserved)
+	assert.EqualValues(t, by[order.Completed].Orders, counts.Sold)
 }

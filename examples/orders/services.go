@@ -36,13 +36,21 @@ type services struct {
 
 // open opens the services that have no URL, and connects the others.
 func (o *options) open(ctx context.Context) (s *services, err error) {
-	s = &services{gateway: &payment.Gateway{Unreliable: o.unreliable}}
+	s = &services{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
 	if s.callers.Payment, err = s.connect(ctx, o, "payment", o.payment, func(store *sqlstore.Store) (wire.Service, error) {
+		outside, err := sqlite.Open(ctx, filepath.Join(o.dir, "gateway.db"))
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, outside.Close)
+		if s.gateway, err = payment.NewGateway(ctx, outside, o.unreliable); err != nil {
+			return nil, err
+		}
 		s.payment, err = payment.New(ctx, store, s.gateway)
 		return s.payment.Methods(), err
 	}); err != nil {

@@ -181,7 +181,7 @@ func (o *options) report(ctx context.Context, w io.Writer, sh *shop.Shop, s *ser
 	check("the read model has every order once", total, o.orders)
 	check("every saga has ended, none is parked", len(parked), 0)
 	check("money captured = orders completed", cents(s.payment.Sum(ctx)), money[order.Completed])
-	check("the gateway has captured the same", s.gateway.Captured(), money[order.Completed])
+	check("the gateway has captured the same", cents(s.gateway.Captured(ctx)), money[order.Completed])
 	check("no money is held for a cancelled order", count(s.payment.Open(ctx)), 0)
 	check("no product is reserved any more", counts.Reserved, int64(0))
 	check("products available and sold = stock", counts.Available+counts.Sold, stock)

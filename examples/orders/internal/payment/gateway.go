@@ -2,84 +2,77 @@ package payment
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/wire"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
-// Gateway stands for a payment gateway on the internet: calls fail before they have an
-// effect, or after it, and it does everything once for an order. A card that begins with
-// "declined" is refused.
+// Gateway stands for a payment gateway on the internet, with a database of its own: calls
+// fail before they have an effect, or after it, and it does everything once for an order.
+// A card that begins with "declined" is refused.
 type Gateway struct {
-	// Unreliable is the share of calls that fail.
-	Unreliable float64
+	store      *sqlstore.Store
+	unreliable float64
+}
 
-	mu sync.Mutex
-	// payments has what was authorised by order, in cents; captured what was taken. Both
-	// are guarded by mu.
-	payments, captured map[string]int64
+// NewGateway returns a gateway. unreliable is the share of calls that fail without an
+// answer.
+func NewGateway(ctx context.Context, store *sqlstore.Store, unreliable float64) (*Gateway, error) {
+	return &Gateway{store, unreliable}, store.Migrate(ctx, "gateway", []string{
+		`CREATE TABLE charges (order_id TEXT PRIMARY KEY, cents BIGINT NOT NULL, captured BOOLEAN NOT NULL)`})
 }
 
 var errGateway = errors.New("gateway: no answer")
 
-// do runs an action of the gateway, and loses its answer now and then.
-func (g *Gateway) do(ctx context.Context, act func() error) error {
-	if rand.Float64() < g.Unreliable/2 {
-		return errGateway // before it had an effect
+// do runs a statement of the gateway, loses its answer now and then, and returns the
+// number of rows that it has changed.
+func (g *Gateway) do(ctx context.Context, statement string, args ...any) (rows int64, err error) {
+	if rand.Float64() < g.unreliable/2 {
+		return 0, errGateway // before it had an effect
 	}
-	g.mu.Lock()
-	if g.payments == nil {
-		g.payments, g.captured = map[string]int64{}, map[string]int64{}
+	err = g.store.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, statement, args...)
+		if err == nil {
+			rows, err = done.RowsAffected()
+		}
+		return err
+	})
+	if rand.Float64() < g.unreliable/2 {
+		return 0, errGateway // after it
 	}
-	err := act()
-	g.mu.Unlock()
-	if rand.Float64() < g.Unreliable/2 {
-		return errGateway // after it
-	}
-	return errors.Join(err, ctx.Err())
+	return rows, err
 }
 
 // Authorize reserves money for an order.
 func (g *Gateway) Authorize(ctx context.Context, order, card string, cents int64) error {
-	return g.do(ctx, func() error {
-		if strings.HasPrefix(card, "declined") {
-			return wire.Refuse("the card was declined")
-		}
-		g.payments[order] = cents
-		return nil
-	})
+	if strings.HasPrefix(card, "declined") {
+		return wire.Refuse("the card was declined")
+	}
+	_, err := g.do(ctx, `INSERT INTO charges (order_id, cents, captured) VALUES ($1, $2, FALSE) ON CONFLICT (order_id) DO NOTHING`, order, cents)
+	return err
 }
 
 // Capture takes it.
 func (g *Gateway) Capture(ctx context.Context, order string) error {
-	return g.do(ctx, func() error {
-		cents, is := g.payments[order]
-		if !is {
-			return wire.Refuse("nothing is authorised for order %s", order)
-		}
-		g.captured[order] = cents
-		return nil
-	})
+	n, err := g.do(ctx, `UPDATE charges SET captured = TRUE WHERE order_id = $1`, order)
+	if err == nil && n == 0 {
+		err = wire.Refuse("nothing is authorised for order %s", order)
+	}
+	return err
 }
 
 // Void gives it free or back.
 func (g *Gateway) Void(ctx context.Context, order string) error {
-	return g.do(ctx, func() error {
-		delete(g.payments, order)
-		delete(g.captured, order)
-		return nil
-	})
+	_, err := g.do(ctx, `DELETE FROM charges WHERE order_id = $1`, order)
+	return err
 }
 
 // Captured returns all money taken and not given back, in cents.
-func (g *Gateway) Captured() (cents int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range g.captured {
-		cents += c
-	}
-	return cents
+func (g *Gateway) Captured(ctx context.Context) (cents int64, err error) {
+	err = g.store.DB().QueryRowContext(ctx, `SELECT coalesce(sum(cents), 0) FROM charges WHERE captured`).Scan(&cents)
+	return cents, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/interlock/examples/orders/internal/payment"
 	"github.com/interlock-go/interlock/examples/orders/internal/wire"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
@@ -22,19 +23,32 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, gateway *payment.Gateway) *payment.Service {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "payment.db"))
+// open opens the service with a gateway that fails a share of its calls.
+func open(t *testing.T, unreliable float64) (*payment.Service, *payment.Gateway) {
+	dir := t.TempDir()
+	database := func(name string) *sqlstore.Store {
+		store, err := sqlite.Open(t.Context(), filepath.Join(dir, name))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		return store
+	}
+	gateway, err := payment.NewGateway(t.Context(), database("gateway.db"), unreliable)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s, err := payment.New(t.Context(), store, gateway)
+	s, err := payment.New(t.Context(), database("payment.db"), gateway)
 	require.NoError(t, err)
-	return s
+	return s, gateway
+}
+
+func requireCaptured(t *testing.T, gateway *payment.Gateway, cents int64) {
+	t.Helper()
+	got, err := gateway.Captured(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, cents, got)
 }
 
 // Whatever the gateway does, an order is charged once.
 func TestAnOrderIsChargedOnce(t *testing.T) {
-	gateway := &payment.Gateway{Unreliable: 0.4}
-	s := open(t, gateway)
+	s, gateway := open(t, 0.4)
 	until := func(call func() error) {
 		require.Eventually(t, func() bool { return call() == nil }, waitAtMost, tick)
 	}
@@ -45,21 +59,21 @@ func TestAnOrderIsChargedOnce(t *testing.T) {
 	for range 3 {
 		until(func() error { _, err := s.Capture(t.Context(), "1/capture/do", r); return err })
 	}
-	assert.EqualValues(t, 500, gateway.Captured())
+	requireCaptured(t, gateway, 500)
 	sum, err := s.Sum(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 500, sum)
 	for range 2 {
 		until(func() error { _, err := s.Void(t.Context(), "1/authorize/undo", r); return err })
 	}
-	assert.Zero(t, gateway.Captured())
+	requireCaptured(t, gateway, 0)
 	a, err := s.Status(t.Context(), "", r)
 	require.NoError(t, err)
 	assert.Equal(t, payment.Refunded, a.Status)
 }
 
 func TestRefusals(t *testing.T) {
-	s := open(t, &payment.Gateway{})
+	s, _ := open(t, 0)
 	r := payment.Request{Order: "1", Card: "declined", Cents: 500}
 	_, err := s.Authorize(t.Context(), "1/authorize/do", r)
 	require.ErrorAs(t, err, new(*wire.Refusal))
@@ -79,7 +93,7 @@ func TestRefusals(t *testing.T) {
 
 // A gateway that is away is left alone by the breaker.
 func TestTheBreakerOpens(t *testing.T) {
-	s := open(t, &payment.Gateway{Unreliable: 1.99}) // it never answers
+	s, _ := open(t, 2) // it never answers
 	require.Eventually(t, func() bool {
 		_, err := s.Authorize(t.Context(), "1/authorize/do", payment.Request{Order: "1", Card: "card", Cents: 1})
 		return assert.Error(t, err) && err.Error() == "payment: the gateway, after 4 attempts: circuit breaker is open"

@@ -38,6 +38,7 @@ type options struct {
 	isolated   bool
 	listen     string
 	token      string
+	stock      int64
 	transport  string
 	broker     string
 	service    string
@@ -59,6 +60,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.broker, "broker", "", "the `URL` of a RabbitMQ broker, for -transport amqp")
 	f.StringVar(&o.listen, "listen", "", "serve orders at this `address` instead of making some up")
 	f.StringVar(&o.token, "token", "", "the bearer `token` that requests need, and that is sent to services")
+	f.Int64Var(&o.stock, "stock", 1000, "how many of each product, product-00 to product-19, a new inventory has when it is served")
 	f.StringVar(&o.service, "service", "", "be one of the services, payment, inventory or shipping, at -listen")
 	f.StringVar(&o.payment, "payment", "", "the `URL` of the payment service; default: in this process")
 	f.StringVar(&o.inventory, "inventory", "", "the `URL` of the inventory service; default: in this process")
@@ -74,6 +76,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	add(f.NArg() > 0, "%q is too much: there are flags only", f.Args())
 	add(o.orders < 0, "-orders is %d: it must not be negative", o.orders)
+	add(o.stock < 0, "-stock is %d: it must not be negative", o.stock)
 	add(o.unreliable < 0 || o.unreliable > 0.9, "-unreliable is %v: it must be from 0 to 0.9", o.unreliable)
 	add(o.transport != "local" && o.transport != "http" && o.transport != "amqp", "-transport is %q: it must be local, http or amqp", o.transport)
 	add((o.transport == "amqp") != (o.broker != ""), "-transport amqp and -broker need each other")

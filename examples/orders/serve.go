@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/interlock-go/interlock/examples/orders/internal/inventory"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/web"
 )
@@ -22,6 +23,9 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	s, err := o.open(ctx)
 	if err != nil {
 		return err
+	}
+	if err := s.fill(ctx, o.stock); err != nil {
+		return errors.Join(err, s.Close())
 	}
 	sh, err := shop.Open(ctx, o.dir, s.callers, o.isolated, logger(stderr, slog.LevelWarn))
 	if err != nil {
@@ -39,6 +43,23 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	stop()
 	<-expired
 	return errors.Join(err, sh.Close(), s.Close())
+}
+
+// fill puts products into a new inventory of this process.
+func (s *services) fill(ctx context.Context, each int64) error {
+	if s.inventory == nil {
+		return nil
+	}
+	c, err := s.inventory.Counts(ctx)
+	if err != nil || c != (inventory.Counts{}) {
+		return err
+	}
+	for p := range productCount {
+		if err := s.inventory.Stock(ctx, product(p), each); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expire gives expired reservations free, again and again.

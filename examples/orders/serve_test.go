@@ -129,3 +129,15 @@ func TestTheDescription(t *testing.T) {
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&description))
 	assert.Len(t, description.Paths, 6)
 }
+
+// What the README says works: a shop that is served has something to sell.
+func TestTheShopIsServed(t *testing.T) {
+	p := start(t, "-listen", ":0", "-dir", t.TempDir(), "-unreliable", "0")
+	defer http.DefaultClient.CloseIdleConnections()
+	placement := kettle(1)
+	placement.Lines[0].Product = product(7)
+	code, answer := p.do("PUT", "/orders/1", placement)
+	require.Equal(t, 202, code, answer)
+	p.requireStatus("1", order.Completed)
+	p.kill(t)
+}

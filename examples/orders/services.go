@@ -124,6 +124,9 @@ func (o *options) serveOne(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fill(ctx, o.stock); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	of := map[string]func() wire.Service{
 		"payment":   func() wire.Service { return s.payment.Methods() },
 		"inventory": func() wire.Service { return s.inventory.Methods() },

@@ -26,14 +26,18 @@ type Config struct {
 	// Holder describes the process, for the one that is taken over. Default: the host
 	// name and the process ID.
 	Holder string
-	// Record, if set, is called for each event of each run, see [SagaStarted] and so on,
-	// in the transaction that makes it durable, or for SagaStarted in that of Start. Its
-	// error undoes that: an error of the caller's own is retried like one of the store.
-	// The event has an ID, a type, a time, the run's ID as CorrelationID, the event
-	// before it in the run as CausationID, and an [Entry] with the definition as its
-	// payload; it has no positions. With an outbox for example:
+	// Record, if set, is called for each event of each run, see [SagaStarted] and so on, in
+	// order, as the last thing in the transaction that makes it durable; for SagaStarted,
+	// that of Start. Its error undoes the transaction, and an error of the caller's own is
+	// waited out like one of the store. The event has an ID, a type, a time, the run's ID as
+	// CorrelationID, the event before it in the run as CausationID, and an [Entry] with the
+	// definition as its payload. It has no positions; these are the caller's. With an outbox,
+	// or an event log, for example:
 	//
 	//	_, err := box.Enqueue(ctx, tx, e, lockkeys.Must("saga", e.CorrelationID))
+	//
+	//	e.Positions = []ordering.Position{{Stream: lockkeys.Must("saga", e.CorrelationID)}}
+	//	_, err := log.Append(ctx, tx, []*ordering.Event{e})
 	//
 	// It may be called more than once for an event, if the transaction before was
 	// rolled back.

@@ -69,6 +69,7 @@ type Dispatcher[M any] struct {
 	idle   atomic.Int32 // workers waiting for work
 	waking atomic.Bool  // a wake-up is under way
 	full   atomic.Bool  // MaxParked is reached
+	_      [64]byte     // so that the mutex is not in their cache line
 
 	mu struct {
 		sync.Mutex

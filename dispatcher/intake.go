@@ -38,14 +38,6 @@ type intake[M any] struct {
 	}
 	some atomic.Bool // there are arrivals after out.known; changed under mu
 
-	// The workers' end, guarded by Dispatcher.mu.
-	out struct {
-		head  *chunk[M] // of the next arrival, and
-		index int       // its index there
-		id    uint64    // of the last arrival taken out
-		known uint64    // arrivals up to this one can be taken out without mu
-	}
-
 	// Submitters that have to wait enter the turnstile one by one, and leave it
 	// when their messages are accepted; the one inside waits for freed. While
 	// one waits, no other gets a slot, so that they are served in order.
@@ -53,6 +45,16 @@ type intake[M any] struct {
 	turnstile *semaphore.Weighted
 	freed     chan struct{}
 	closed    context.Context // ends when nothing is accepted any more
+
+	_ [64]byte // so that the two ends are not in one cache line
+
+	// The workers' end, guarded by Dispatcher.mu.
+	out struct {
+		head  *chunk[M] // of the next arrival, and
+		index int       // its index there
+		id    uint64    // of the last arrival taken out
+		known uint64    // arrivals up to this one can be taken out without mu
+	}
 }
 
 // arrival is a message with its keys, as submitted.

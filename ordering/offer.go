@@ -38,7 +38,7 @@ func (s *Sequencer[T]) Offer(ctx context.Context, e *Event, done Done) error {
 		s.recycle(it)
 		return err
 	}
-	defer s.submitter.pass()
+	defer s.submitter.turn.pass()
 	s.offer(ctx, it)
 	return nil
 }
@@ -82,7 +82,7 @@ func (s *Sequencer[T]) offerChunk(ctx context.Context, events []*Event, from int
 	if err := s.begins(ctx); err != nil {
 		return from, err
 	}
-	defer s.submitter.pass()
+	defer s.submitter.turn.pass()
 	for i, it := range items {
 		if s.stopped.Load() {
 			return from + i, s.Err()

@@ -20,7 +20,7 @@ import (
 // A handler must not wait for a turn whose holder waits for handlers to end:
 // see full.
 type submitter[T any] struct {
-	turn   chan struct{} // full while the turn is taken
+	turn   turn
 	signal chan struct{} // the queue is not empty
 
 	// These belong to the holder of the turn.
@@ -34,7 +34,7 @@ type submitter[T any] struct {
 }
 
 func (u *submitter[T]) init() {
-	u.turn = make(chan struct{}, 1)
+	u.turn.init()
 	u.signal = make(chan struct{}, 1)
 	u.mu.full = make(chan struct{})
 }
@@ -45,8 +45,6 @@ func (u *submitter[T]) wake() {
 	default:
 	}
 }
-
-func (u *submitter[T]) pass() { <-u.turn }
 
 // waits must be called by the holder of the turn before it waits for the
 // dispatcher, and waited after that.
@@ -70,17 +68,20 @@ func (u *submitter[T]) full() <-chan struct{} {
 // takeTurn waits for the turn. The error is that of ctx, that of
 // [Sequencer.Err], or [dispatcher.ErrNested].
 func (s *Sequencer[T]) takeTurn(ctx context.Context) error {
-	select {
-	case s.submitter.turn <- struct{}{}:
+	t := &s.submitter.turn
+	if t.try() {
 		return nil
-	default:
+	}
+	defer t.leave()
+	if t.await() {
+		return nil
 	}
 	var full <-chan struct{}
 	if s.within(ctx) {
 		full = s.submitter.full()
 	}
 	select {
-	case s.submitter.turn <- struct{}{}:
+	case <-t.passed:
 		return nil
 	case <-full:
 		return dispatcher.ErrNested
@@ -107,7 +108,7 @@ func (s *Sequencer[T]) submitLeft() {
 				return
 			}
 			s.submitAside()
-			s.submitter.pass()
+			s.submitter.turn.pass()
 		case <-s.background.Done():
 			return
 		}

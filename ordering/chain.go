@@ -38,7 +38,7 @@ func (s *Sequencer[T]) together(ctx context.Context, run func(context.Context) e
 	defer func() { // whatever has ended it
 		for _, it := range c.items {
 			if committed {
-				it.Result = core.Applied
+				it.Outcome = core.Applied
 			} else {
 				it.undo()
 			}

@@ -110,7 +110,7 @@ func (s *Sequencer[T]) attempt(ctx context.Context, j Job[T]) error {
 			}
 			return step.Err
 		case core.RunEnd:
-			it.Result, it.Err = step.Result, step.Err
+			it.Outcome, it.Cause = step.Result, step.Err
 			return nil
 		}
 	}
@@ -255,21 +255,21 @@ func (s *Sequencer[T]) policy(j Job[T], err error) dispatcher.FailurePolicy {
 func (s *Sequencer[T]) finish(j Job[T], err error) {
 	it := j.item
 	switch {
-	case it.Result != 0:
+	case it.Outcome != 0:
 	case it.committed:
-		it.Result = core.Applied
+		it.Outcome = core.Applied
 	case it.failure != nil && it.policy == dispatcher.DeadLetter:
 		s.giveUp(it)
 	case it.failure != nil:
-		it.Result, it.Err = core.Failed, it.failure
+		it.Outcome, it.Cause = core.Failed, it.failure
 		if j.Event.IsCommand() {
 			s.cfg.Logger.Warn("command failed for good: nothing of it is kept, and a repeat runs again", "command", j.Event.ID, "err", it.failure)
 		}
 	default:
-		it.Result, it.Err = core.Unfinished, s.submitError(err)
+		it.Outcome, it.Cause = core.Unfinished, s.submitError(err)
 	}
-	if it.Result == core.Unfinished { // no later event may run once its lock keys are released
-		s.step(fatal(it.Err))
+	if it.Outcome == core.Unfinished { // no later event may run once its lock keys are released
+		s.step(fatal(it.Cause))
 	}
 	s.stepEnded(it)
 }
@@ -294,8 +294,8 @@ func (s *Sequencer[T]) giveUp(it *item[T]) {
 			step = it.run.Halt(it.failure)
 		}
 	}
-	it.Result, it.Err = step.Result, step.Err
-	if it.Result == core.GivenUp {
+	it.Outcome, it.Cause = step.Result, step.Err
+	if it.Outcome == core.GivenUp {
 		s.deadLetter(it.event, it.failure)
 	}
 }

@@ -207,7 +207,7 @@ func (s *Sequencer[T]) isSuspect(it *item[T]) bool {
 // endAttempt takes back the mark of a run that has come to an end, but for one that a
 // commit has forgotten, and lets others begin.
 func (s *Sequencer[T]) endAttempt(it *item[T]) {
-	if it.run.Unmark(it.Result) {
+	if it.run.Unmark(it.Outcome) {
 		s.unmark(it.event)
 	}
 	s.caution.leave(it.way)

@@ -19,8 +19,13 @@ type Event struct {
 	Held  bool   // the store has a copy: it came from a [HeldRead]
 	Link  int    // of a [Replay] that has brought it, and one more; else 0
 
-	// Result and Err are its outcome: the caller sets them before [Ended], and
-	// the machine before a Tell.
+	// Outcome and Cause are what came of its run. They are the caller's, who sets them
+	// before [Ended] on whatever goroutine the run is on: the machine reads them in that
+	// step alone.
+	Outcome Result
+	Cause   error
+	// Result and Err are the machine's: what it has decided about the event, before a
+	// Tell, or that it is the one that ends in this step.
 	Result Result
 	Err    error
 	At     time.Time // about when it ended, if the caller knows

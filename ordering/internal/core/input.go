@@ -36,7 +36,7 @@ type (
 		Cause  error
 	}
 
-	// Ended: a submitted event has ended, and has its Result. Its lock keys are
+	// Ended: a submitted event has ended, and has its Outcome. Its lock keys are
 	// still held. If the result is Unfinished because a stream has another
 	// holder, Err says so.
 	Ended struct{ *Event }

@@ -500,14 +500,14 @@ func (s *story) end(name string, r Result) {
 	e := s.events[name]
 	require.NotNil(s.t, e, "%s was not submitted", name)
 	delete(s.events, name)
-	e.Result = r
+	e.Outcome = r
 	switch r {
 	case Applied, Duplicate: // by this run, or by one before
 		require.NoError(s.t, s.w.store.commit(s.h.term, e, processed))
 	case GivenUp:
 		require.NoError(s.t, s.w.store.commit(s.h.term, e, givenUp))
 	case Failed:
-		e.Err = errors.New("boom")
+		e.Cause = errors.New("boom")
 	}
 	s.step(Ended{e})
 }

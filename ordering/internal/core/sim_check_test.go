@@ -198,7 +198,7 @@ func (c *checks) crashed(m *message) {
 }
 
 func (c *checks) ends(t *task) {
-	if t.e.Result == Unfinished && !t.h.stopped {
+	if t.e.Outcome == Unfinished && !t.h.stopped {
 		c.fail("%v is unfinished though nothing has stopped", t.m)
 	}
 }

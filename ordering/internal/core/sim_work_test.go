@@ -110,7 +110,7 @@ func (t *task) mayBeAlone() bool {
 
 // leave ends an attempt.
 func (t *task) leave() {
-	if t.run.Unmark(t.e.Result) {
+	if t.run.Unmark(t.e.Outcome) {
 		t.h.w.store.unmark(t.m)
 	}
 	t.inside, t.wants = false, false
@@ -183,7 +183,7 @@ func (t *task) take(step RunStep) {
 }
 
 func (t *task) end(r Result, err error) {
-	t.e.Result, t.e.Err = r, err
+	t.e.Outcome, t.e.Cause = r, err
 	t.phase = taskEnded
 	t.leave()
 	t.h.w.check.ends(t)

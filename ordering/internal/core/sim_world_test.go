@@ -532,7 +532,7 @@ func describe(x any) string {
 	case NotSubmitted:
 		return fmt.Sprintf("NotSubmitted%s: %v", events(x.Events), x.Cause)
 	case Ended:
-		return fmt.Sprintf("Ended %v %d %v", x.Owner.(*delivery).m, x.Result, x.Err)
+		return fmt.Sprintf("Ended %v %d %v", x.Owner.(*delivery).m, x.Outcome, x.Cause)
 	case Looked:
 		return fmt.Sprintf("Looked%s %v", events(x.Events), x.Verdicts)
 	case HoldDone:

@@ -99,6 +99,7 @@ func (m *Machine) notSubmitted(in NotSubmitted) {
 // so the streams that it closes are closed before any event that waits for
 // these keys can run.
 func (m *Machine) ended(e *Event) {
+	e.Result, e.Err = e.Outcome, e.Cause
 	if len(e.Slots) == 0 {
 		delete(m.commands, e.ID)
 		if e.Result == Refused {

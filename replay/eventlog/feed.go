@@ -17,9 +17,9 @@ import (
 //
 //	state     goes on to
 //	starting  waiting, when it knows where to begin; failed, if that is ahead of the log
-//	waiting   feeding, when the partition's stream is not parked, and all that was
-//	          offered is done
-//	feeding   waiting, when the sequencer has held an entry, since the stream is parked;
+//	waiting   feeding, when all that was offered is done; held, if the stream is parked
+//	held      waiting, when the stream is not parked any more
+//	feeding   held, when the sequencer has held an entry, since the stream is parked;
 //	          failed, when it has refused one
 //	failed    -
 //	closed    -, from any state, when the subscription or its sequencer ends
@@ -49,6 +49,7 @@ type feedState uint8
 const (
 	starting feedState = iota
 	waiting
+	held
 	feeding
 	failed
 	closed
@@ -120,12 +121,25 @@ func (f *feed) awaitOpen(ctx context.Context, offered uint64) error {
 			return err
 		}
 		f.mu.Lock()
+		if f.mu.state == failed {
+			err := f.mu.err
+			f.mu.Unlock()
+			return err
+		}
 		if parked == 0 && low >= offered {
 			f.mu.low, f.mu.open, f.mu.ended = low, nil, map[uint64]bool{}
 			f.mu.state = feeding
 			f.changeLocked()
 			f.mu.Unlock()
 			return nil
+		}
+		next := waiting
+		if parked != 0 {
+			next = held
+		}
+		if f.mu.state != next {
+			f.mu.state = next
+			f.changeLocked()
 		}
 		f.mu.Unlock()
 		if err := f.subscription.sequencer.Err(); err != nil {
@@ -275,7 +289,7 @@ func (f *feed) done(e *ordering.Event, o ordering.Outcome) {
 		f.mu.open = f.mu.open[n:]
 	case ordering.Held:
 		if f.mu.state == feeding {
-			f.mu.state = waiting
+			f.mu.state = held
 		}
 	case ordering.Refused: // the place was done by another event
 		f.mu.state, f.mu.err = failed, fmt.Errorf("%w: %w", ErrAhead, o.Err)
@@ -313,7 +327,9 @@ func (f *feed) try(ctx context.Context, call func() error) error {
 func (f *feed) setErr(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.err = err
+	if f.mu.state != failed {
+		f.mu.err = err
+	}
 }
 
 // goesOn reports whether the feed is still feeding, and returns why it has failed.
@@ -349,7 +365,7 @@ func (f *feed) failure() error {
 func (f *feed) progress() Progress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Progress{Done: ordering.PositionAt(f.stream, f.mu.low), Parked: f.mu.state == waiting, Err: f.mu.err}
+	return Progress{Done: ordering.PositionAt(f.stream, f.mu.low), Parked: f.mu.state == held, Err: f.mu.err}
 }
 
 // wait waits until all up to a place is done.
@@ -366,7 +382,7 @@ func (f *feed) wait(ctx context.Context, place uint64) error {
 			return err
 		case state == closed:
 			return fmt.Errorf("%w: %w", ErrClosed, f.subscription.sequencer.Err())
-		case state == waiting:
+		case state == waiting || state == held:
 			parked, err := f.parked(ctx)
 			if err != nil {
 				return fmt.Errorf("eventlog: wait: %w", err)

@@ -16,8 +16,9 @@ import (
 type Config struct {
 	// Retention is how long an event is kept after it was sent. It should be
 	// longer than any receiver is ever down or behind, since missing events can
-	// be fetched until then. Unsent events are kept for ever. Negative: all are
-	// kept for ever. Default: 7 days.
+	// be fetched until then. Unsent events are kept for ever. Negative: those
+	// that this Outbox enqueues are kept for ever, whoever prunes the tables.
+	// Default: 7 days.
 	Retention time.Duration
 	// Local is for events that nobody is sent: they count as sent when they are
 	// enqueued, so that no relay finds them. It is for an event log without

@@ -15,6 +15,7 @@ import (
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/replay"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
@@ -306,6 +307,39 @@ func TestLocalEventsAreNotSent(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, a.Events, 2)
 	})
+}
+
+// What is to be kept for ever is not deleted by another outbox on the same tables, with a
+// Retention of its own, whether it was sent by that one's relay or to nobody.
+func TestAnotherOutboxDoesNotPruneWhatIsKept(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		for _, local := range []bool{false, true} {
+			keeping, db := p.box(t, outbox.Config{Retention: -1, Local: local})
+			hasty, _ := p.box(t, outbox.Config{Retention: time.Microsecond})
+			put(t, keeping, db, fmt.Sprint("kept/", local))
+			put(t, hasty, db, fmt.Sprint("gone/", local))
+			start(t, hasty, outbox.PublisherFunc(func(context.Context, *ordering.Event) error { return nil }), outbox.RelayConfig{})
+			allSent(t, hasty)
+			require.Eventually(t, func() bool {
+				_, err := hasty.Prune(t.Context())
+				require.NoError(t, err)
+				_, err = hasty.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse(fmt.Sprint("gone/", local)), From: 1, To: 1})
+				return errors.Is(err, replay.ErrNotRetained)
+			}, waitAtMost, time.Millisecond)
+			a, err := hasty.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse(fmt.Sprint("kept/", local)), From: 1, To: 1})
+			require.NoError(t, err)
+			assert.Len(t, a.Events, 1)
+		}
+	})
+}
+
+// A long log that is kept does not make pruning slow.
+func TestPruningDoesNotLookAtWhatIsKept(t *testing.T) {
+	_, db := newSQLite(t).box(t, outbox.Config{})
+	var plan string
+	require.NoError(t, db.QueryRow(`EXPLAIN QUERY PLAN SELECT id FROM outbox_events WHERE NOT kept AND sent IS NOT NULL AND sent < 5 ORDER BY sent LIMIT 5`).
+		Scan(new(int), new(int), new(int), &plan))
+	require.Contains(t, plan, "outbox_events_prunable")
 }
 
 // inATx runs do in a transaction, and commits it unless do has failed.

@@ -45,13 +45,13 @@ func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Eve
 func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {
 	now := time.Now().UnixMicro()
 	sent := sql.NullInt64{Int64: now, Valid: o.config.Local}
-	args := make([]any, 0, 6*len(events))
+	args := make([]any, 0, 7*len(events))
 	for _, e := range events {
 		body, err := json.Marshal(e)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, e.ID, len(e.Positions), len(body), now, sent, string(body))
+		args = append(args, e.ID, len(e.Positions), len(body), now, sent, o.config.Retention < 0, string(body))
 	}
 	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.
 
 // insertEvents inserts the events whose names are new. Their rows are in their order.
 func insertEvents(d Dialect, n int) string {
-	return `INSERT INTO outbox_events (name, streams, size, created, sent, body) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?)") + `
+	return `INSERT INTO outbox_events (name, streams, size, created, sent, kept, body) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?, ?)") + `
 		ON CONFLICT (name) DO NOTHING RETURNING name, id`
 }
 

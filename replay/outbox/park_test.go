@@ -267,7 +267,8 @@ func TestOlderTables(t *testing.T) {
 		box, db := p.box(t, outbox.Config{})
 		put(t, box, db, "a")
 		for _, statement := range []string{
-			`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`, `UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
+			`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`,
+			`DROP INDEX outbox_events_prunable`, `ALTER TABLE outbox_events DROP COLUMN kept`, `UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
 		} {
 			_, err := db.Exec(statement)
 			require.NoError(t, err)

@@ -14,9 +14,10 @@ import (
 const pruneBatch = 500
 
 // Prune deletes the events that were sent longer ago than [Config.Retention] and
-// returns their number. Their streams keep their last numbers. It works in small
-// transactions, so an interruption loses only the last one. An active [Relay]
-// calls it every minute.
+// returns their number, except those that were enqueued to be kept for ever, also by
+// another Outbox on the same tables. Their streams keep their last numbers. It works
+// in small transactions, so an interruption loses only the last one. An active
+// [Relay] calls it every minute.
 func (o *Outbox) Prune(ctx context.Context) (int64, error) {
 	if o.config.Retention < 0 {
 		return 0, nil
@@ -41,7 +42,7 @@ func (o *Outbox) pruneSome(ctx context.Context, before int64) (int64, error) {
 	}
 	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
 	ids, err := column(ctx, tx, `DELETE FROM outbox_events WHERE id IN
-		(SELECT id FROM outbox_events WHERE sent < $1 ORDER BY sent LIMIT $2) RETURNING id`, before, pruneBatch)
+		(SELECT id FROM outbox_events WHERE NOT kept AND sent IS NOT NULL AND sent < $1 ORDER BY sent LIMIT $2) RETURNING id`, before, pruneBatch)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

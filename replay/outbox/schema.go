@@ -92,4 +92,7 @@ var tables = []string{
 	// Who gave it up, and why.
 	`ALTER TABLE outbox_skipped ADD COLUMN operator TEXT NOT NULL DEFAULT ''`,
 	`ALTER TABLE outbox_skipped ADD COLUMN why TEXT NOT NULL DEFAULT ''`,
+	// kept says that the event is never deleted, whatever the Retention of who prunes.
+	`ALTER TABLE outbox_events ADD COLUMN kept BOOLEAN NOT NULL DEFAULT FALSE`,
+	`CREATE INDEX outbox_events_prunable ON outbox_events (sent) WHERE NOT kept AND sent IS NOT NULL`,
 }

@@ -231,6 +231,11 @@ func TestPartitions(t *testing.T) {
 		_, err = b.append(t.Context(), []*ordering.Event{on("", "x", "a/b/c/d")})
 		require.ErrorIs(t, err, eventlog.ErrPartition)
 		require.ErrorContains(t, err, "from 0 to 2")
+
+		config.Partitions = 2
+		_, err = eventlog.New(t.Context(), b.store.DB(), p.dialect, config)
+		require.ErrorIs(t, err, eventlog.ErrConfig)
+		require.ErrorContains(t, err, "was created with 3")
 	})
 }
 

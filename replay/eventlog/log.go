@@ -38,7 +38,7 @@ type Config struct {
 	// Partitions is the number of partitions. Each has an order of its own, and
 	// appends to one are committed one after the other, so that their order is that
 	// of the commits; on PostgreSQL an append waits for the flush of the one before.
-	// It must not be changed once there are entries. Default: 1.
+	// It is fixed when the tables are created, and another number is refused. Default: 1.
 	Partitions int
 	// PartitionOf returns the partition of a stream, from 0 to Partitions-1. All
 	// streams of an event must be in one. It must be the same in all processes, for
@@ -110,8 +110,11 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 		return nil, err
 	}
 	l := &Log{db: db, dialect: dialect, config: config, upcasters: upcasters}
-	if err := sqldb.Migrate(ctx, db, dialect, "eventlog", steps(dialect)); err != nil {
+	if err := sqldb.Migrate(ctx, db, dialect, "eventlog", steps(dialect, config.Partitions)); err != nil {
 		return nil, fmt.Errorf("eventlog: %w", err)
+	}
+	if err := l.checkPartitions(ctx); err != nil {
+		return nil, err
 	}
 	l.box, err = outbox.New(ctx, db, dialect, outbox.Config{
 		Retention: -1, Local: !config.Sent, Check: l.check, Epoch: config.Epoch,
@@ -121,6 +124,19 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 		return nil, fmt.Errorf("eventlog: %w", err)
 	}
 	return l, nil
+}
+
+// checkPartitions returns an error if the log was created with another number of
+// partitions: entries would be where subscriptions do not look for them.
+func (l *Log) checkPartitions(ctx context.Context) error {
+	var n int
+	if err := l.db.QueryRowContext(ctx, `SELECT partitions FROM eventlog_partitions`).Scan(&n); err != nil {
+		return fmt.Errorf("eventlog: number of partitions: %w", err)
+	}
+	if n != l.config.Partitions {
+		return fmt.Errorf("%w: Partitions is %d: the log was created with %d", ErrConfig, l.config.Partitions, n)
+	}
+	return nil
 }
 
 // Outbox returns the outbox whose tables the log has its events in: for relays that

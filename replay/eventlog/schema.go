@@ -1,11 +1,10 @@
 package eventlog
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// steps returns the statements that create the tables, for [sqldb.Migrate].
-func steps(d Dialect) []string {
+// steps returns the statements that create the tables, for [sqldb.Migrate]. The number of
+// partitions is that of whoever creates them.
+func steps(d Dialect, partitions int) []string {
 	compact, blob := "", "BYTEA"
 	if d == SQLite {
 		compact, blob = " WITHOUT ROWID", "BLOB"
@@ -14,7 +13,9 @@ func steps(d Dialect) []string {
 	for i, table := range tables {
 		steps[i] = fmt.Sprintf(table+"%.0[1]s%.0[2]s%.0[3]s", d.Text(), compact, blob)
 	}
-	return steps
+	return append(steps,
+		`CREATE TABLE eventlog_partitions (partitions BIGINT NOT NULL)`,
+		fmt.Sprintf(`INSERT INTO eventlog_partitions (partitions) VALUES (%d)`, partitions))
 }
 
 // tables creates the tables of a log beside those of its outbox, which have the

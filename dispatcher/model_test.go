@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -212,7 +213,7 @@ func (m *model) handle(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	if err := pause(ctx, s, s.before); err != nil {
+	if err := wait(ctx, s, s.before); err != nil {
 		go finish(nil) // which comes too late
 		return err
 	}
@@ -229,7 +230,7 @@ func (m *model) handle(ctx context.Context, i int) error {
 		if err := dispatcher.Release(ctx, claim[s.release].Key); err != nil {
 			m.complain("message %d: Release: %v", i, err)
 		}
-		if err := pause(ctx, s, s.after); err != nil {
+		if err := wait(ctx, s, s.after); err != nil {
 			return err
 		}
 	}
@@ -238,7 +239,7 @@ func (m *model) handle(ctx context.Context, i int) error {
 	}
 	kept = true
 	go func() {
-		err := pause(ctx, s, s.held)
+		err := wait(ctx, s, s.held)
 		if err == nil {
 			err = m.end(i, s)
 		}
@@ -269,7 +270,7 @@ func (m *model) handleBatch(ctx context.Context, batch []int) []error {
 		s := m.step(i)
 		m.history.begin(uint64(i), number, m.claim(i))
 		defer m.history.end(uint64(i))
-		err := pause(ctx, s, s.before)
+		err := wait(ctx, s, s.before)
 		if err == nil {
 			err = m.end(i, s)
 		}
@@ -349,18 +350,13 @@ func (m *model) restore(i int, n noted) {
 	m.position[i], m.attempts[i], m.tries[i], m.failed[i], m.wide[i] = n.position, n.attempts, n.tries, n.failed, n.wide
 }
 
-// pause waits; it returns an error if the step obeys a context that ends.
-func pause(ctx context.Context, s step, d time.Duration) error {
+// wait returns an error if the step obeys a context that ends.
+func wait(ctx context.Context, s step, d time.Duration) error {
 	if !s.obeys {
 		time.Sleep(d)
 		return nil
 	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, d)
 }
 
 // end notes the end of an attempt and ends it as its step says.

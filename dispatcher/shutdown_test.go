@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -32,12 +33,9 @@ func TestShutdown(t *testing.T) {
 		})
 		require.NoError(t, d.Submit(t.Context(), newJob("short", takes(time.Second, nil), "a"), done))
 		require.NoError(t, d.Submit(t.Context(), newJob("long", func(ctx context.Context) error {
-			select {
-			case <-time.After(10 * time.Second):
-			case <-ctx.Done():
-				require.Equal(t, 2500*time.Millisecond, time.Since(begun), "only near the limit")
-			}
-			return ctx.Err()
+			err := pause.For(ctx, 10*time.Second)
+			require.Equal(t, 2500*time.Millisecond, time.Since(begun), "only near the limit")
+			return err
 		}, "b"), done))
 		for i := range 200 {
 			require.NoError(t, d.Submit(t.Context(), newJob(fmt.Sprint("q", i), func(context.Context) error { starts++; return nil }, "a", "b"), done))

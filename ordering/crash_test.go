@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -183,10 +184,8 @@ func (g *stage) handle(ctx context.Context, r *run, job Job[*Event]) error {
 	g.attempts[id]++
 	fails := g.failing[id] != 0 && !g.mended && (g.failing[id] < 0 || g.attempts[id] <= g.failing[id])
 	g.world.mu.Unlock()
-	select {
-	case <-time.After(g.durations[id]):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause.For(ctx, g.durations[id]); err != nil {
+		return err
 	}
 	if fails {
 		return errors.New("an attempt that fails")
@@ -200,10 +199,8 @@ func (g *stage) handle(ctx context.Context, r *run, job Job[*Event]) error {
 
 // replay has only what was never acknowledged.
 func (g *stage) replay(ctx context.Context, missing Range, deliver func(context.Context, []*Event) error) (Answer, error) {
-	select {
-	case <-time.After(10 * time.Millisecond):
-	case <-ctx.Done():
-		return Answer{}, ctx.Err()
+	if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+		return Answer{}, err
 	}
 	if g.chance(2) {
 		return Answer{}, errors.New("the source is away")

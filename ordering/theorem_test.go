@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -130,10 +131,8 @@ func (p *play) handle(ctx context.Context, job Job[*Event]) error {
 	p.attempts[id]++
 	fails := p.attempts[id] <= p.failures[i] || p.skips[id]
 	p.mu.Unlock()
-	select {
-	case <-time.After(p.durations[i]):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause.For(ctx, p.durations[i]); err != nil {
+		return err
 	}
 	if fails {
 		return errors.New("an attempt that fails")
@@ -158,10 +157,8 @@ func (p *play) replay(ctx context.Context, missing Range, deliver func(context.C
 		p.requests++
 		fails := p.requests%4 < p.flaky
 		p.mu.Unlock()
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return Answer{}, ctx.Err()
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
+			return Answer{}, err
 		}
 		if !fails {
 			break

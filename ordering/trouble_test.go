@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -90,10 +91,8 @@ func (p *process) Reader(string) Reader { return p }
 func (p *process) try(ctx context.Context, do func() error) error {
 	shaky := p.shaky.Load()
 	if shaky && p.chance(6) {
-		select {
-		case <-time.After(30 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, 30*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	if p.dead.Load() {

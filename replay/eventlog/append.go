@@ -3,13 +3,13 @@ package eventlog
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/eventbody"
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -190,15 +190,15 @@ func (l *Log) repeated(ctx context.Context, tx *sql.Tx, events []*ordering.Event
 		var log int
 		var place uint64
 		var at int64
-		var body string
+		var body []byte
 		err := tx.QueryRowContext(ctx, `SELECT x.log, x.place, x.at, e.body FROM outbox_events e
 			JOIN eventlog_entries x ON x.event = e.id WHERE e.name = $1`, e.ID).Scan(&log, &place, &at, &body)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
-		old := new(ordering.Event)
+		var old *ordering.Event
 		if err == nil {
-			err = json.Unmarshal([]byte(body), old)
+			old, err = eventbody.Decode(e.ID, body)
 		}
 		if err != nil {
 			return Appended{}, fmt.Errorf("eventlog: append: %w", errors.Join(because, err))

@@ -3,11 +3,11 @@ package eventlog
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/eventbody"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -90,7 +90,7 @@ type row struct {
 	number uint64            // its version or place, by which the rows are sorted
 	time   time.Time
 	name   string
-	body   string
+	body   []byte
 	lost   bool // there is no event
 }
 
@@ -111,14 +111,14 @@ func (l *Log) page(ctx context.Context, db querier, q Query, n int) (rows []row,
 		var r row
 		var log, place sql.NullInt64
 		var at int64
-		var name, body sql.NullString
-		if err := found.Scan(&log, &place, &r.number, &at, &name, &body); err != nil {
+		var name sql.NullString
+		if err := found.Scan(&log, &place, &r.number, &at, &name, &r.body); err != nil {
 			return nil, false, err
 		}
 		if log.Valid {
 			r.at = ordering.PositionAt(Partition(int(log.Int64)), uint64(place.Int64))
 		}
-		r.time, r.name, r.body, r.lost = time.UnixMicro(at).UTC(), name.String, body.String, !body.Valid
+		r.time, r.name, r.lost = time.UnixMicro(at).UTC(), name.String, !name.Valid
 		bytes += len(r.body)
 		rows = append(rows, r)
 	}
@@ -135,7 +135,7 @@ func (l *Log) entry(r row) (Entry, error) {
 	case r.at.Number == 0:
 		err = ErrNotInLog
 	default:
-		entry.Event, err = l.decode([]byte(r.body))
+		entry.Event, err = l.decode(r.name, r.body)
 	}
 	if err != nil {
 		return entry, &EntryError{At: r.at, Event: r.name, Reason: err}
@@ -143,13 +143,10 @@ func (l *Log) entry(r row) (Entry, error) {
 	return entry, nil
 }
 
-// decode makes an event of its body, in its newest form.
-func (l *Log) decode(body []byte) (*ordering.Event, error) {
-	e := new(ordering.Event)
-	if err := json.Unmarshal(body, e); err != nil {
-		return nil, err
-	}
-	if err := e.Validate(); err != nil {
+// decode returns the event with an ID and a body, in its newest form.
+func (l *Log) decode(id string, body []byte) (*ordering.Event, error) {
+	e, err := eventbody.Decode(id, body)
+	if err != nil {
 		return nil, err
 	}
 	if err := l.upcasters.apply(e); err != nil {

@@ -205,7 +205,7 @@ func (s *Subscription) Err() error {
 
 // entry decodes an event that was offered by a feed, or one that the store has held.
 func (s *Subscription) entry(e *ordering.Event) (Entry, error) {
-	event, err := s.log.decode(e.Payload)
+	event, err := s.log.decode(e.ID, e.Payload)
 	if err != nil {
 		if len(e.Payload) == 0 {
 			err = ErrLost

@@ -222,7 +222,7 @@ func TestLargeEvents(t *testing.T) {
 				require.NoError(t, err)
 			}
 		})
-		start(t, box, r, outbox.RelayConfig{MaxBytes: 200_000}) // each is 80 kB
+		start(t, box, r, outbox.RelayConfig{MaxBytes: 160_000}) // each is 60 kB
 		allSent(t, box)
 		r.check(t)
 		assert.EqualValues(t, 20, failed.Load())

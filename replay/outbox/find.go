@@ -2,10 +2,10 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/eventbody"
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -184,7 +184,8 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	var last *run // nil behind an event that cannot be read
 	room, before := l.config.MaxBytes-l.bytes, ""
 	for found.Next() {
-		var stream, name, body string
+		var stream, name string
+		var body []byte
 		var number, ahead int64
 		var s stored
 		if err := found.Scan(&stream, &number, &ahead, &s.id, &name, &body); err != nil {
@@ -199,7 +200,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 			before = stream
 		}
 		var bad error
-		s.event, bad = decode(s.id, body)
+		s.event, bad = decode(s.id, name, body)
 		switch {
 		case bad != nil:
 			last = nil
@@ -250,12 +251,8 @@ func streamsOf(e *ordering.Event) []string {
 	return streams
 }
 
-func decode(id int64, body string) (*ordering.Event, error) {
-	e := new(ordering.Event)
-	err := json.Unmarshal([]byte(body), e)
-	if err == nil {
-		err = e.Validate()
-	}
+func decode(id int64, name string, body []byte) (*ordering.Event, error) {
+	e, err := eventbody.Decode(name, body)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: the event in row %d of outbox_events cannot be read: %w", id, err)
 	}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/eventbody"
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -47,11 +47,11 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.
 	sent := sql.NullInt64{Int64: now, Valid: o.config.Local}
 	args := make([]any, 0, 7*len(events))
 	for _, e := range events {
-		body, err := json.Marshal(e)
+		body, err := eventbody.Encode(e)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, e.ID, len(e.Positions), len(body), now, sent, o.config.Retention < 0, string(body))
+		args = append(args, e.ID, len(e.Positions), len(body), now, sent, o.config.Retention < 0, body)
 	}
 	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
 	if err != nil {
@@ -91,7 +91,7 @@ func insertPositions(d Dialect, n int) string {
 // it is the same event, ErrOtherEvent otherwise.
 func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	var id int64
-	var body string
+	var body []byte
 	err := tx.QueryRowContext(ctx, `SELECT id, body FROM outbox_events WHERE name = $1`, e.ID).Scan(&id, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("%w: the event that had the ID is not retained any more", ErrConflict)
@@ -99,7 +99,7 @@ func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	if err != nil {
 		return err
 	}
-	old, err := decode(id, body)
+	old, err := decode(id, e.ID, body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOtherEvent, err)
 	}

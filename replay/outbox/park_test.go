@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -199,7 +200,7 @@ func TestEventThatCannotBeRead(t *testing.T) {
 		worse := put(t, box, db, "b", "c")
 		put(t, box, db, "c", "d")
 		put(t, box, db, "e")
-		var body string
+		var body []byte
 		require.NoError(t, db.QueryRow(`SELECT body FROM outbox_events WHERE name = $1`, bad.ID).Scan(&body))
 		_, err := db.Exec(`UPDATE outbox_events SET body = '{"positions"' WHERE name IN ($1, $2)`, bad.ID, worse.ID)
 		require.NoError(t, err)
@@ -260,16 +261,32 @@ func TestLastAttempt(t *testing.T) {
 	})
 }
 
-// Tables of the version before events could be parked are brought up to date,
-// with what is in them.
+// Tables of the version before events could be parked, with events as JSON, are brought
+// up to date, with what is in them.
 func TestOlderTables(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})
-		put(t, box, db, "a")
-		for _, statement := range []string{
-			`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`,
-			`DROP INDEX outbox_events_prunable`, `ALTER TABLE outbox_events DROP COLUMN kept`, `UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
-		} {
+		old := put(t, box, db, "a")
+		body, err := json.Marshal(old)
+		require.NoError(t, err)
+		own := []string{
+			`CREATE TABLE older (stream TEXT NOT NULL, number BIGINT NOT NULL, event BIGINT NOT NULL, sent BOOLEAN NOT NULL DEFAULT FALSE, PRIMARY KEY (stream, number))`,
+			`INSERT INTO older SELECT * FROM outbox_positions`,
+			`DROP TABLE outbox_positions`,
+			`ALTER TABLE older RENAME TO outbox_positions`,
+			`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
+			`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+			`UPDATE outbox_events SET body = '` + string(body) + `'`,
+		}
+		if p.dialect == outbox.PostgreSQL {
+			own = []string{`ALTER TABLE outbox_events ALTER COLUMN body TYPE TEXT USING '` + string(body) + `'`}
+		}
+		for _, statement := range append(own,
+			`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`, `DROP INDEX outbox_events_prunable`,
+			`ALTER TABLE outbox_events DROP COLUMN kept`, `DROP INDEX outbox_events_unsent`,
+			`CREATE INDEX outbox_events_sent ON outbox_events (sent, created)`,
+			`UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
+		) {
 			_, err := db.Exec(statement)
 			require.NoError(t, err)
 		}

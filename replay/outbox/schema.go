@@ -21,16 +21,40 @@ var ErrSchema = sqldb.ErrSchema
 
 // steps returns the statements that create the tables, for [sqldb.Migrate].
 func steps(d Dialect) []string {
-	id := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`
+	id, own := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`, onPostgreSQL
 	if d == SQLite {
-		id = `INTEGER PRIMARY KEY`
+		id, own = `INTEGER PRIMARY KEY`, onSQLite
 	}
 	steps := make([]string, len(tables))
 	for i, table := range tables {
 		steps[i] = fmt.Sprintf(table+"%.0[1]s%.0[2]s", d.Text(), id)
 	}
-	return steps
+	return append(steps, own...)
 }
+
+// The steps after tables, which a database has to itself.
+var (
+	// A body is not text any more.
+	onPostgreSQL = []string{
+		`ALTER TABLE outbox_events ALTER COLUMN body TYPE BYTEA USING convert_to(body, 'UTF8')`,
+	}
+	// SQLite stores any value in any column. There the primary key is the table, instead
+	// of an index beside it.
+	onSQLite = []string{
+		`CREATE TABLE outbox_positions_compact (
+			stream TEXT NOT NULL,
+			number BIGINT NOT NULL,
+			event  BIGINT NOT NULL,
+			sent   BOOLEAN NOT NULL DEFAULT FALSE,
+			PRIMARY KEY (stream, number)
+		) WITHOUT ROWID`,
+		`INSERT INTO outbox_positions_compact SELECT stream, number, event, sent FROM outbox_positions`,
+		`DROP TABLE outbox_positions`,
+		`ALTER TABLE outbox_positions_compact RENAME TO outbox_positions`,
+		`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
+		`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+	}
+)
 
 // tables creates the tables of an outbox. Times are in microseconds since 1970.
 // Numbers, in all columns, are places, see [ordering.Position.Place]: epoch times
@@ -49,8 +73,8 @@ var tables = []string{
 		last   BIGINT NOT NULL,
 		ended  BIGINT NOT NULL
 	)`,
-	// body is the event as JSON. The relay needs the number of streams and the
-	// size in bytes before it loads a body.
+	// body is the event, in the form of package eventbody. The relay needs the number of
+	// streams and the size in bytes before it loads a body.
 	`CREATE TABLE outbox_events (
 		id      %[2]s,
 		name    %[1]s NOT NULL UNIQUE,
@@ -95,4 +119,7 @@ var tables = []string{
 	// kept says that the event is never deleted, whatever the Retention of who prunes.
 	`ALTER TABLE outbox_events ADD COLUMN kept BOOLEAN NOT NULL DEFAULT FALSE`,
 	`CREATE INDEX outbox_events_prunable ON outbox_events (sent) WHERE NOT kept AND sent IS NOT NULL`,
+	// Nobody looks for sent events by their time, except those to be deleted.
+	`DROP INDEX outbox_events_sent`,
+	`CREATE INDEX outbox_events_unsent ON outbox_events (created) WHERE sent IS NULL`,
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"container/heap"
 	"slices"
+	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
 )
@@ -55,7 +56,7 @@ func (d *Dispatcher[M]) nextLocked() *task[M] {
 func (d *Dispatcher[M]) admitLocked(t *task[M]) (granted bool) {
 	if d.mu.closed.Len() > 0 {
 		if !d.mu.closed.AddAt(&t.place, &t.claim, t.id) {
-			t.state = StateWaiting
+			d.blockLocked(t)
 			d.setApartLocked(t)
 			d.emitBlockedLocked(t)
 			return false
@@ -73,8 +74,13 @@ func (d *Dispatcher[M]) admitLocked(t *task[M]) (granted bool) {
 // waitLocked adds a message whose place in the set is not granted to the
 // waiting ones.
 func (d *Dispatcher[M]) waitLocked(t *task[M]) {
-	t.state = StateWaiting
+	d.blockLocked(t)
 	d.mu.waiting.push(t)
+}
+
+// blockLocked notes that t has to wait, and since when.
+func (d *Dispatcher[M]) blockLocked(t *task[M]) {
+	t.state, t.blocked = StateWaiting, time.Since(d.made)
 }
 
 // wakeLocked must be called with the places of mu.set that have just been

@@ -40,7 +40,9 @@ func (d *Dispatcher[M]) closesLocked(claim *lockkeys.Claim, order uint64) bool {
 func (d *Dispatcher[M]) stallLocked(t *task[M], woken []*lockkeys.Place[*task[M]]) []*lockkeys.Place[*task[M]] {
 	woken = d.mu.set.Remove(&t.place, woken)
 	d.mu.closed.AddAt(&t.place, &t.claim, t.id)
-	t.state = StateWaiting
+	if t.state != StateWaiting {
+		d.blockLocked(t)
+	}
 	d.setApartLocked(t)
 	return woken
 }
@@ -64,7 +66,7 @@ func (d *Dispatcher[M]) reopenLocked(t *task[M]) {
 	if len(t.gone()) > 0 {
 		t.claim.Add(t.gone()...)
 		t.extra.gone = nil
-		t.state = StateWaiting
+		d.blockLocked(t)
 		woken := d.mu.closed.Replace(&t.place, &t.claim, d.mu.woken[:0])
 		if t.place.Granted() {
 			woken = append(woken, &t.place) // the last one is the first to return

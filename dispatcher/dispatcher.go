@@ -44,6 +44,7 @@ import (
 type Dispatcher[M any] struct {
 	cfg    Config[M] // with defaults
 	window int       // of its policy
+	made   time.Time
 	intake *intake[M]
 	// For reuse.
 	arrivals sync.Pool // of *[1]arrival
@@ -123,7 +124,7 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher[M]{cfg: cfg, undoneLog: loglimit.Limit{Lines: 10, Every: time.Minute}, window: cfg.Policy.Window(), over: make(chan struct{}), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
+	d := &Dispatcher[M]{cfg: cfg, made: time.Now(), undoneLog: loglimit.Limit{Lines: 10, Every: time.Minute}, window: cfg.Policy.Window(), over: make(chan struct{}), workersGone: make(chan struct{}), observerGone: make(chan struct{})}
 	d.work, d.cancelWork = context.WithCancel(context.Background())
 	d.accepting, d.stopAccepts = context.WithCancelCause(context.Background())
 	d.intake = newIntake[M](d.accepting, cfg.MaxPending, cfg.MaxPendingBytes)

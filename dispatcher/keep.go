@@ -19,6 +19,7 @@ import "time"
 func (d *Dispatcher[M]) keepLocked(t *task[M], state State) {
 	t.state = state
 	d.mu.kept[t] = struct{}{}
+	t.more().since = time.Now()
 	if state == StateHeld {
 		d.mu.held++
 	}
@@ -27,6 +28,7 @@ func (d *Dispatcher[M]) keepLocked(t *task[M], state State) {
 // startTimer calls f after a delay, unless t is no longer kept by then.
 func (t *task[M]) startTimer(delay time.Duration, f func()) {
 	t.more().timer = time.AfterFunc(delay, f)
+	t.extra.due = time.Now().Add(delay)
 }
 
 // stopTimer stops the timer of a message that is kept, if it has one.

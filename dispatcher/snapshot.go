@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -83,9 +84,13 @@ type MessageInfo[M any] struct {
 	Attempts int
 	Worker   int   // the worker that runs it, from 0, or -1
 	Err      error // of the last attempt
-	// Since is when the message came into its state. It is known for parked
-	// messages, and with an Observer for all; otherwise it is zero.
+	// Since is when the message came into its state. It is known for messages that
+	// wait, are kept for a later attempt, held or parked, and with an Observer for
+	// all; otherwise it is zero.
 	Since time.Time
+	// Next is when the next attempt begins, or the time limit of a hold is over; zero
+	// if the message waits for neither.
+	Next time.Time
 	// Blocker is the ID of a message that this one waits for, and BlockedBy the
 	// request of that message that blocks it. Blocker is 0 if it waits for
 	// none.
@@ -114,42 +119,65 @@ func (d *Dispatcher[M]) snapshot() Snapshot[M] {
 	defer d.mu.Unlock()
 	_, queued := d.intake.counts()
 	s := Snapshot[M]{Queued: queued}
-	add := func(t *task[M], worker int) {
-		m := MessageInfo[M]{
-			ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
-			Worker: worker, Err: t.err, Stalled: t.apart && t.state == StateWaiting,
-		}
-		if t.extra != nil {
-			m.Since = t.extra.since
-		}
-		if t.state == StateWaiting {
-			if request, by, ok := d.blockerLocked(t); ok {
-				m.Blocker, m.BlockedBy = by.Owner.id, request
+	for t, worker := range d.consideredLocked() {
+		s.Messages = append(s.Messages, d.infoLocked(t, worker))
+	}
+	slices.SortFunc(s.Messages, byID)
+	return s
+}
+
+func byID[M any](a, b MessageInfo[M]) int { return cmp.Compare(a.ID, b.ID) }
+
+// consideredLocked returns all messages considered so far, each with the worker that
+// runs it or -1: first those that hold their keys, except parked ones, then those that
+// wait, then those that are parked or behind a parked one.
+func (d *Dispatcher[M]) consideredLocked() iter.Seq2[*task[M], int] {
+	return func(yield func(*task[M], int) bool) {
+		for _, w := range d.mu.workers {
+			for _, t := range w.batch {
+				if !yield(t, w.index) {
+					return
+				}
 			}
 		}
-		s.Messages = append(s.Messages, m)
-	}
-	for _, list := range []*taskList[M]{&d.mu.waiting, &d.mu.aside, &d.mu.beyond} {
-		for t := list.first; t != nil; t = t.next {
-			add(t, -1)
+		for _, t := range d.mu.ready {
+			if !yield(t, -1) {
+				return
+			}
+		}
+		for t := range d.mu.kept {
+			if !yield(t, -1) {
+				return
+			}
+		}
+		for _, list := range []*taskList[M]{&d.mu.finished, &d.mu.waiting, &d.mu.aside, &d.mu.beyond} {
+			for t := list.first; t != nil; t = t.next {
+				if !yield(t, -1) {
+					return
+				}
+			}
 		}
 	}
-	for _, t := range d.mu.ready {
-		add(t, -1)
+}
+
+func (d *Dispatcher[M]) infoLocked(t *task[M], worker int) MessageInfo[M] {
+	m := MessageInfo[M]{
+		ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
+		Worker: worker, Err: t.err, Stalled: t.apart && t.state == StateWaiting,
 	}
-	for t := range d.mu.kept {
-		add(t, -1)
-	}
-	for _, t := range d.mu.finished.all() {
-		add(t, -1)
-	}
-	for _, w := range d.mu.workers {
-		for _, t := range w.batch {
-			add(t, w.index)
+	switch {
+	case t.state == StateWaiting:
+		m.Since = d.made.Add(t.blocked)
+		if request, by, ok := d.blockerLocked(t); ok {
+			m.Blocker, m.BlockedBy = by.Owner.id, request
 		}
+	case t.extra != nil && (t.state > StateRunning || d.cfg.Observer != nil):
+		m.Since = t.extra.since
 	}
-	slices.SortFunc(s.Messages, func(a, b MessageInfo[M]) int { return cmp.Compare(a.ID, b.ID) })
-	return s
+	if t.extra != nil && t.extra.timer != nil {
+		m.Next = t.extra.due
+	}
+	return m
 }
 
 // blockerLocked returns a request that t waits for, and its place.

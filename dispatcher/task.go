@@ -75,10 +75,11 @@ type task[M any] struct {
 	err       error           // of the last attempt
 	attempts  int             // begun so far; its worker reads it without the mutex
 	state     State
-	holdsSlot bool       // it counts against MaxPending, or else against MaxParked
-	apart     bool       // its place is in Dispatcher.mu.closed, not in mu.set
-	alone     bool       // it is not to be part of a chain again
-	batch     *worker[M] // that has it in a batch which may have others
+	holdsSlot bool          // it counts against MaxPending, or else against MaxParked
+	apart     bool          // its place is in Dispatcher.mu.closed, not in mu.set
+	alone     bool          // it is not to be part of a chain again
+	batch     *worker[M]    // that has it in a batch which may have others
+	blocked   time.Duration // from d.made until it had to wait, while it is waiting
 
 	prev, next *task[M] // in a taskList
 }
@@ -89,9 +90,10 @@ type extra[M any] struct {
 	keyErr error              // the key function failed
 	gone   []lockkeys.Request // released by Release since the attempt began
 	spent  int                // attempts before the last Resume
-	since  time.Time          // when it was parked or, with an observer, entered its state
+	since  time.Time          // when it was kept, parked or, with an observer, entered its state
 
 	timer *time.Timer // while it is kept
+	due   time.Time   // when the timer is
 	hold  *hold[M]    // of the attempt under way
 
 	notHeld error // of Holds in the attempt under way, under Config.Strict

@@ -1,0 +1,97 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// A transfer is tried again and again, a deposit and a check of the whole client wait for
+// it, and another client's message is parked with two behind it.
+func TestView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dispatcher.New(dispatcher.Config[*job]{
+			Keys: jobKeys, Handler: runJob, Name: func(j *job) string { return j.name }, MaxAttempts: 5,
+			Backoff: dispatcher.Backoff{Initial: 4 * time.Second, Max: 4 * time.Second, Jitter: -1}, Failure: dispatcher.Park,
+		})
+		require.NoError(t, err)
+		submit := func(name string, run func(context.Context) error, keys ...string) {
+			require.NoError(t, d.Submit(t.Context(), newJob(name, run, keys...)))
+			synctest.Wait()
+		}
+		nothing := func(context.Context) error { return nil }
+		submit("transfer 812", func(context.Context) error { return errors.New("timeout") }, "client/42/account/7")
+		time.Sleep(time.Second)
+		submit("deposit 813", nothing, "client/42/account/7")
+		submit("check 814", nothing, "client/42")
+		submit("broken", func(context.Context) error { return dispatcher.Permanent(errors.New("no such account")) }, "client/1")
+		submit("after it", nothing, "client/1")
+		submit("after both", nothing, "client/1", "client/42/account/7")
+		begun := time.Now()
+
+		look := func(q view.Query) view.View {
+			v, err := d.View(t.Context(), q)
+			require.NoError(t, err)
+			return v
+		}
+		names := func(v view.View) (list []string) {
+			for _, m := range v.Messages {
+				list = append(list, m.Name)
+			}
+			return list
+		}
+		v := look(view.Query{})
+		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814", "broken", "after it", "after both"}, names(v))
+		require.Len(t, v.Problems, 1)
+		require.Contains(t, v.Problems[0], "1 parked")
+		transfer, deposit, check, broken, after := v.Messages[0], v.Messages[1], v.Messages[2], v.Messages[3], v.Messages[4]
+		require.Equal(t, "backoff", transfer.State)
+		require.Equal(t, 1, transfer.Attempts)
+		require.Equal(t, 5, transfer.Most)
+		require.Equal(t, "timeout", transfer.Err)
+		require.Equal(t, 3*time.Second, transfer.Next.Sub(begun))
+		require.Equal(t, "waiting", deposit.State)
+		require.Equal(t, transfer.ID, deposit.Blocker)
+		require.Equal(t, "client/42/account/7", deposit.Blocks.Key.String())
+		require.Equal(t, begun, deposit.Since)
+		require.Equal(t, "exclusive", check.Claim[0].Mode)
+		require.Equal(t, []string{"resume", "skip", "drop"}, broken.Actions)
+		require.Equal(t, 2, broken.Behind)
+		require.True(t, after.Stalled)
+		require.Empty(t, after.Actions)
+
+		t.Log("no more than asked for")
+		v = look(view.Query{Limit: 2})
+		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814"}, names(v))
+		require.Equal(t, 3, v.Hidden)
+
+		t.Log("a key, and what it waits for")
+		require.Equal(t, []string{"broken", "after it", "after both"}, names(look(view.Query{Key: lockkeys.Must("client", "1", "account", "3")})))
+		v = look(view.Query{ID: check.ID})
+		require.Equal(t, []string{"transfer 812", "check 814"}, names(v), "one of those it waits for")
+		require.Equal(t, 3, v.Messages[0].Behind)
+		require.Empty(t, look(view.Query{ID: 99}).Messages)
+
+		t.Log("an operator decides")
+		act := func(name, target string) error { return d.Act(t.Context(), view.Action{Name: name, Target: target}) }
+		require.ErrorIs(t, act("burn", fmt.Sprint(broken.ID)), view.ErrAction)
+		require.ErrorIs(t, act("skip", "client/1"), view.ErrAction)
+		require.ErrorIs(t, act("skip", fmt.Sprint(transfer.ID)), dispatcher.ErrNotParked)
+		require.NoError(t, act("skip", fmt.Sprint(broken.ID)))
+		synctest.Wait()
+		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814", "after both"}, names(look(view.Query{})))
+
+		_, err = d.Shutdown(t.Context())
+		require.NoError(t, err)
+		require.True(t, look(view.Query{}).Stopped)
+	})
+}

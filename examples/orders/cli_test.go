@@ -21,6 +21,7 @@ func TestSimulation(t *testing.T) {
 	for name, args := range map[string][]string{
 		"local":           {"-orders", some(200)},
 		"HTTP":            {"-orders", some(100), "-transport", "http", "-token", "secret"},
+		"gRPC":            {"-orders", some(100), "-transport", "grpc", "-token", "secret"},
 		"RabbitMQ":        {"-orders", some(100), "-transport", "amqp", "-broker", node.URL()},
 		"without Keep":    {"-orders", some(100), "-isolated=false", "-seed", "2"},
 		"a bad gateway":   {"-orders", some(40), "-unreliable", "0.3", "-seed", "3"},
@@ -44,6 +45,7 @@ func TestUsage(t *testing.T) {
 		"need each other":             {"-transport", "amqp"},
 		`-service is "tax"`:           {"-service", "tax", "-listen", ":0"},
 		"-service needs -listen":      {"-service", "payment"},
+		"leave out the URLs":          {"-service", "payment", "-listen", ":0", "-shipping", "grpc://127.0.0.1:1"},
 		"is too much":                 {"now"},
 		"flag provided but not defin": {"-x"},
 	} {

@@ -18,11 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shipping"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/views"
 	"github.com/interlock-go/interlock/examples/orders/internal/wire"
 	"github.com/interlock-go/interlock/internal/loopback"
+	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
 // program is the shop, in a process of its own.
@@ -62,13 +64,13 @@ func TestTheOrchestratorIsKilled(t *testing.T) {
 		t.Run("isolated="+isolated, func(t *testing.T) {
 			o, err := parse([]string{"-unreliable", "0.1"}, io.Discard)
 			require.NoError(t, err)
-			o.dir = t.TempDir()
-			s, err := o.open(t.Context())
+			o.Dir = t.TempDir()
+			s, err := services.Open(t.Context(), o.Options)
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, s.Close()) }()
-			args := []string{"-listen", ":0", "-dir", o.dir, "-isolated=" + isolated}
+			args := []string{"-listen", ":0", "-dir", o.Dir, "-isolated=" + isolated}
 			for name, service := range map[string]wire.Service{
-				"payment": s.payment.Methods(), "inventory": s.inventory.Methods(), "shipping": s.shipping.Methods(),
+				"payment": s.Payment.Methods(), "inventory": s.Inventory.Methods(), "shipping": s.Shipping.Methods(),
 			} {
 				server := httptest.NewServer(wire.Handler(service, ""))
 				defer server.Close()
@@ -76,7 +78,7 @@ func TestTheOrchestratorIsKilled(t *testing.T) {
 			}
 			defer http.DefaultClient.CloseIdleConnections()
 			const stock, orders, rounds = 60 / share, 40 / share, 3
-			require.NoError(t, s.inventory.Stock(t.Context(), "kettle", stock))
+			require.NoError(t, s.Inventory.Stock(t.Context(), "kettle", stock))
 			p := start(t, args...)
 			for round := range rounds {
 				for n := range orders {
@@ -111,20 +113,20 @@ func TestTheOrchestratorIsKilled(t *testing.T) {
 				}
 			}
 			p.kill(t)
-			sum, err := s.payment.Sum(t.Context())
+			sum, err := s.Payment.Sum(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, cents, sum, "money captured = orders completed")
-			captured, err := s.gateway.Captured(t.Context())
+			captured, err := s.Gateway.Captured(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, cents, captured)
-			open, err := s.payment.Open(t.Context())
+			open, err := s.Payment.Open(t.Context())
 			require.NoError(t, err)
 			assert.Zero(t, open)
-			counts, err := s.inventory.Counts(t.Context())
+			counts, err := s.Inventory.Counts(t.Context())
 			require.NoError(t, err)
 			assert.Zero(t, counts.Reserved)
 			assert.EqualValues(t, stock, counts.Available+counts.Sold)
-			dispatched, err := s.shipping.Count(t.Context(), shipping.Dispatched)
+			dispatched, err := s.Shipping.Count(t.Context(), shipping.Dispatched)
 			require.NoError(t, err)
 			assert.Equal(t, completed, dispatched)
 			assert.NotZero(t, completed)
@@ -139,20 +141,37 @@ func TestThePaymentServiceIsKilled(t *testing.T) {
 	port, err := loopback.New()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, port.Close()) }()
-	away := t.TempDir()
-	payments := []string{"-service", "payment", "-listen", port.Addr(0), "-dir", away}
+	node := rabbittest.Start(t)
+	for transport, at := range map[string]struct {
+		url  string
+		args []string
+	}{
+		services.HTTP: {"http://" + port.Addr(0), nil},
+		services.GRPC: {"grpc://" + port.Addr(0), nil},
+		services.AMQP: {node.URL(), []string{"-broker", node.URL()}},
+	} {
+		t.Run(transport, func(t *testing.T) {
+			dir := t.TempDir()
+			killPayment(t, at.url, dir, append([]string{"-service", "payment", "-listen", port.Addr(0), "-dir", dir, "-transport", transport}, at.args...))
+		})
+	}
+}
+
+// killPayment kills the payment service, which has a URL, its databases in a folder, and
+// arguments.
+func killPayment(t *testing.T, url, away string, payments []string) {
 	p := start(t, payments...)
-	o, err := parse([]string{"-payment", "http://" + port.Addr(0)}, io.Discard)
+	o, err := parse([]string{"-payment", url}, io.Discard)
 	require.NoError(t, err)
-	o.dir = t.TempDir()
-	s, err := o.open(t.Context())
+	o.Dir = t.TempDir()
+	s, err := services.Open(t.Context(), o.Options)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
-	sh, err := shop.Open(t.Context(), o.dir, s.callers, true, slog.New(slog.DiscardHandler))
+	sh, err := shop.Open(t.Context(), o.Dir, s.Callers, true, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, sh.Close()) }()
 	const orders = 120 / share
-	require.NoError(t, s.inventory.Stock(t.Context(), "kettle", orders))
+	require.NoError(t, s.Inventory.Stock(t.Context(), "kettle", orders))
 	for n := range orders {
 		placement := kettle(1)
 		placement.Customer = fmt.Sprint("customer-", n%7)
@@ -183,20 +202,20 @@ func TestThePaymentServiceIsKilled(t *testing.T) {
 	assert.Equal(t, orders, by[order.Completed].Orders+by[order.Cancelled].Orders)
 	assert.NotZero(t, by[order.Completed].Orders)
 	mine := *o
-	mine.payment, mine.dir, mine.inventory, mine.shipping = "", away, "http://127.0.0.1:1", "http://127.0.0.1:1"
-	books, err := mine.open(t.Context())
+	mine.Payment, mine.Dir, mine.Inventory, mine.Shipping = "", away, "http://127.0.0.1:1", "http://127.0.0.1:1"
+	books, err := services.Open(t.Context(), mine.Options)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, books.Close()) }()
-	sum, err := books.payment.Sum(t.Context())
+	sum, err := books.Payment.Sum(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, by[order.Completed].Cents, sum, "money captured = orders completed")
-	captured, err := books.gateway.Captured(t.Context())
+	captured, err := books.Gateway.Captured(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, sum, captured)
-	open, err := books.payment.Open(t.Context())
+	open, err := books.Payment.Open(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, open)
-	counts, err := s.inventory.Counts(t.Context())
+	counts, err := s.Inventory.Counts(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, counts.Reserved)
 	assert.EqualValues(t, by[order.Completed].Orders, counts.Sold)

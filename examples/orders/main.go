@@ -11,7 +11,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 )
 
 // Exit codes.
@@ -31,20 +34,12 @@ func main() {
 
 // options is the command line.
 type options struct {
-	orders     int
-	seed       uint64
-	dir        string
-	unreliable float64
-	isolated   bool
-	listen     string
-	token      string
-	stock      int64
-	transport  string
-	broker     string
-	service    string
-	payment    string
-	inventory  string
-	shipping   string
+	services.Options
+	orders   int
+	seed     uint64
+	isolated bool
+	listen   string
+	stock    int64
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -53,18 +48,18 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.IntVar(&o.orders, "orders", 3000, "how many made-up `orders` to place")
 	f.Uint64Var(&o.seed, "seed", 1, "the `seed` of the made-up orders")
-	f.StringVar(&o.dir, "dir", "", "the `folder` of the databases; default: a temporary one, which is removed")
-	f.Float64Var(&o.unreliable, "unreliable", 0.1, "the `share` of the gateway's calls that fail without an answer")
+	f.StringVar(&o.Dir, "dir", "", "the `folder` of the databases; default: a temporary one, which is removed")
+	f.Float64Var(&o.Unreliable, "unreliable", 0.1, "the `share` of the gateway's calls that fail without an answer")
 	f.BoolVar(&o.isolated, "isolated", true, "whether a checkout keeps the keys of its order and customer")
-	f.StringVar(&o.transport, "transport", "local", "how services of this process are called: `local`, http, on ports of the loopback interface, or amqp, by queues of -broker")
-	f.StringVar(&o.broker, "broker", "", "the `URL` of a RabbitMQ broker, for -transport amqp")
+	f.StringVar(&o.Transport, "transport", services.Local, "how services of this process are called: `local`, http or grpc, on ports of the loopback interface, or amqp, by queues of -broker")
+	f.StringVar(&o.Broker, "broker", "", "the `URL` of a RabbitMQ broker, for -transport amqp")
 	f.StringVar(&o.listen, "listen", "", "serve orders at this `address` instead of making some up")
-	f.StringVar(&o.token, "token", "", "the bearer `token` that requests need, and that is sent to services")
+	f.StringVar(&o.Token, "token", "", "the bearer `token` that requests need, and that is sent to services")
 	f.Int64Var(&o.stock, "stock", 1000, "how many of each product, product-00 to product-19, a new inventory has when it is served")
-	f.StringVar(&o.service, "service", "", "be one of the services, payment, inventory or shipping, at -listen")
-	f.StringVar(&o.payment, "payment", "", "the `URL` of the payment service; default: in this process")
-	f.StringVar(&o.inventory, "inventory", "", "the `URL` of the inventory service; default: in this process")
-	f.StringVar(&o.shipping, "shipping", "", "the `URL` of the shipping service; default: in this process")
+	f.StringVar(&o.Only, "service", "", "be one of the services, payment, inventory or shipping, at -listen, over HTTP, or gRPC with -transport grpc; with -transport amqp by its queue as well")
+	f.StringVar(&o.Payment, "payment", "", "the `URL` of the payment service, http://, grpc:// or amqp://; default: in this process")
+	f.StringVar(&o.Inventory, "inventory", "", "the `URL` of the inventory service, http://, grpc:// or amqp://; default: in this process")
+	f.StringVar(&o.Shipping, "shipping", "", "the `URL` of the shipping service, http://, grpc:// or amqp://; default: in this process")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -77,14 +72,15 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	add(f.NArg() > 0, "%q is too much: there are flags only", f.Args())
 	add(o.orders < 0, "-orders is %d: it must not be negative", o.orders)
 	add(o.stock < 0, "-stock is %d: it must not be negative", o.stock)
-	add(o.unreliable < 0 || o.unreliable > 0.9, "-unreliable is %v: it must be from 0 to 0.9", o.unreliable)
-	add(o.transport != "local" && o.transport != "http" && o.transport != "amqp", "-transport is %q: it must be local, http or amqp", o.transport)
-	add((o.transport == "amqp") != (o.broker != ""), "-transport amqp and -broker need each other")
-	add(o.service != "" && o.listen == "", "-service needs -listen, the address to serve at")
-	switch o.service {
+	add(o.Unreliable < 0 || o.Unreliable > 0.9, "-unreliable is %v: it must be from 0 to 0.9", o.Unreliable)
+	add(!slices.Contains(services.Transports, o.Transport), "-transport is %q: it must be one of %q", o.Transport, services.Transports)
+	add((o.Transport == services.AMQP) != (o.Broker != ""), "-transport amqp and -broker need each other")
+	add(o.Only != "" && o.listen == "", "-service needs -listen, the address to serve at")
+	add(o.Only != "" && o.Payment+o.Inventory+o.Shipping != "", "-service calls no other: leave out the URLs")
+	switch o.Only {
 	case "", "payment", "inventory", "shipping":
 	default:
-		add(true, "-service is %q: it must be payment, inventory or shipping", o.service)
+		add(true, "-service is %q: it must be payment, inventory or shipping", o.Only)
 	}
 	return o, errors.Join(problems...)
 }
@@ -111,14 +107,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func (o *options) act(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "orders"); err != nil {
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "orders"); err != nil {
 			return false, err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
 	}
 	switch {
-	case o.service != "":
+	case o.Only != "":
 		return true, o.serveOne(ctx, stderr)
 	case o.listen != "":
 		return true, o.serveShop(ctx, stderr)

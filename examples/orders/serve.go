@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/inventory"
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/web"
+	"github.com/interlock-go/interlock/examples/orders/internal/wire"
 )
 
 // expireEvery is the interval of giving expired reservations free.
@@ -20,72 +22,121 @@ const expireEvery = 30 * time.Second
 
 // serveShop takes orders over HTTP until ctx ends.
 func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
-	s, err := o.open(ctx)
+	s, err := services.Open(ctx, o.Options)
 	if err != nil {
 		return err
 	}
-	if err := s.fill(ctx, o.stock); err != nil {
+	if err := fill(ctx, s.Inventory, o.stock); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	sh, err := shop.Open(ctx, o.dir, s.callers, o.isolated, logger(stderr, slog.LevelWarn))
+	sh, err := shop.Open(ctx, o.Dir, s.Callers, o.isolated, logger(stderr, slog.LevelWarn))
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	expiring, stop := context.WithCancel(ctx)
-	expired := make(chan struct{})
-	go func() {
-		defer close(expired)
-		if s.inventory != nil {
-			s.expire(expiring, stderr)
-		}
-	}()
-	err = serve(ctx, o.listen, web.Handler(sh, o.token), stderr)
+	stop := expire(ctx, s.Inventory, stderr)
+	err = serve(ctx, o.listen, web.Handler(sh, o.Token), stderr)
 	stop()
-	<-expired
 	return errors.Join(err, sh.Close(), s.Close())
 }
 
-// fill puts products into a new inventory of this process.
-func (s *services) fill(ctx context.Context, each int64) error {
-	if s.inventory == nil {
+// serveOne serves one of the services until ctx ends.
+func (o *options) serveOne(ctx context.Context, stderr io.Writer) error {
+	inside := o.Options
+	if inside.Transport != services.AMQP {
+		inside.Transport = services.Local // it is served here
+	}
+	s, err := services.Open(ctx, inside)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, s.Inventory, o.stock); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	stop := expire(ctx, s.Inventory, stderr)
+	service := s.Named(o.Only)
+	if o.Transport == services.GRPC {
+		err = serveGRPC(ctx, o.listen, o.Token, service, stderr)
+	} else {
+		err = serve(ctx, o.listen, wire.Handler(service.Methods(), o.Token), stderr)
+	}
+	stop()
+	return errors.Join(err, s.Close())
+}
+
+// fill puts products into a new inventory, if it is in this process.
+func fill(ctx context.Context, in *inventory.Service, each int64) error {
+	if in == nil {
 		return nil
 	}
-	c, err := s.inventory.Counts(ctx)
+	c, err := in.Counts(ctx)
 	if err != nil || c != (inventory.Counts{}) {
 		return err
 	}
 	for p := range productCount {
-		if err := s.inventory.Stock(ctx, product(p), each); err != nil {
+		if err := in.Stock(ctx, product(p), each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// expire gives expired reservations free, again and again.
-func (s *services) expire(ctx context.Context, stderr io.Writer) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-time.After(expireEvery):
-			if _, err := s.inventory.Expire(ctx, now); err != nil && ctx.Err() == nil {
-				logger(stderr, slog.LevelWarn).Error("reservations were not expired", "err", err)
+// expire gives expired reservations free, again and again, until ctx ends or stop is
+// called, if the inventory is in this process.
+func expire(ctx context.Context, in *inventory.Service, stderr io.Writer) (stop func()) {
+	if in == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-time.After(expireEvery):
+				if _, err := in.Expire(ctx, now); err != nil && ctx.Err() == nil {
+					logger(stderr, slog.LevelWarn).Error("reservations were not expired", "err", err)
+				}
 			}
 		}
-	}
+	}()
+	return func() { cancel(); <-ended }
 }
 
-// serve serves HTTP at an address, of the loopback interface if it names no host.
-func serve(ctx context.Context, address string, handler http.Handler, stderr io.Writer) error {
+// logger writes what an operator should know from a level on: what services refuse is a
+// warning, what cannot go on an error.
+func logger(w io.Writer, from slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: from}))
+}
+
+// listen listens at an address, of the loopback interface if it names no host.
+func listen(ctx context.Context, address, scheme string, stderr io.Writer) (net.Listener, error) {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		fmt.Fprintf(stderr, "listening on %s://%s\n", scheme, listener.Addr())
+	}
+	return listener, err
+}
+
+// serveGRPC serves a service over gRPC until ctx ends.
+func serveGRPC(ctx context.Context, address, token string, service services.Service, stderr io.Writer) error {
+	listener, err := listen(ctx, address, "grpc", stderr)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "listening on http://%s\n", listener.Addr())
+	return wire.ServeGRPC(ctx, listener, token, service.Register)
+}
+
+// serve serves HTTP until ctx ends.
+func serve(ctx context.Context, address string, handler http.Handler, stderr io.Writer) error {
+	listener, err := listen(ctx, address, "http", stderr)
+	if err != nil {
+		return err
+	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/web"
 )
@@ -65,14 +66,14 @@ func kettle(quantity int64) order.Placement {
 func TestTheRESTInterface(t *testing.T) {
 	o, err := parse([]string{"-unreliable", "0", "-transport", "http"}, io.Discard)
 	require.NoError(t, err)
-	o.dir = t.TempDir()
-	s, err := o.open(t.Context())
+	o.Dir = t.TempDir()
+	s, err := services.Open(t.Context(), o.Options)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
-	sh, err := shop.Open(t.Context(), o.dir, s.callers, true, slog.New(slog.DiscardHandler))
+	sh, err := shop.Open(t.Context(), o.Dir, s.Callers, true, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, sh.Close()) }()
-	require.NoError(t, s.inventory.Stock(t.Context(), "kettle", 10))
+	require.NoError(t, s.Inventory.Stock(t.Context(), "kettle", 10))
 	server := httptest.NewServer(web.Handler(sh, "secret"))
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shipping"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/replay/saga"
@@ -27,15 +28,15 @@ const (
 // simulate places made-up orders, of which some fail at every step, waits until all have
 // ended, and checks that all of it fits together.
 func (o *options) simulate(ctx context.Context, stdout, stderr io.Writer) (good bool, err error) {
-	s, err := o.open(ctx)
+	s, err := services.Open(ctx, o.Options)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if s.payment == nil || s.inventory == nil || s.shipping == nil {
+	if s.Payment == nil || s.Inventory == nil || s.Shipping == nil {
 		return false, errors.New("the invariants can be checked only of services in this process: leave out their URLs, or serve with -listen")
 	}
-	sh, err := shop.Open(ctx, o.dir, s.callers, o.isolated, logger(stderr, slog.LevelError))
+	sh, err := shop.Open(ctx, o.Dir, s.Callers, o.isolated, logger(stderr, slog.LevelError))
 	if err != nil {
 		return false, err
 	}
@@ -45,7 +46,7 @@ func (o *options) simulate(ctx context.Context, stdout, stderr io.Writer) (good 
 	var stock int64
 	for p := range productCount {
 		n := int64(o.orders) / productCount * 2
-		if err := s.inventory.Stock(ctx, product(p), n); err != nil {
+		if err := s.Inventory.Stock(ctx, product(p), n); err != nil {
 			return false, err
 		}
 		stock += n
@@ -141,7 +142,7 @@ func placement(r *rand.Rand) order.Placement {
 }
 
 // report prints what happened, and whether it fits together.
-func (o *options) report(ctx context.Context, w io.Writer, sh *shop.Shop, s *services, stock int64) (good bool, err error) {
+func (o *options) report(ctx context.Context, w io.Writer, sh *shop.Shop, s *services.Services, stock int64) (good bool, err error) {
 	groups, err := sh.Summary(ctx)
 	if err != nil {
 		return false, err
@@ -174,19 +175,19 @@ func (o *options) report(ctx context.Context, w io.Writer, sh *shop.Shop, s *ser
 	cents := func(n int64, err error) int64 { failed = errors.Join(failed, err); return n }
 	parked, err := sh.Sagas.Parked(ctx)
 	failed = errors.Join(failed, err)
-	counts, err := s.inventory.Counts(ctx)
+	counts, err := s.Inventory.Counts(ctx)
 	failed = errors.Join(failed, err)
 
 	check("every order is completed or cancelled", orders[order.Completed]+orders[order.Cancelled], o.orders)
 	check("the read model has every order once", total, o.orders)
 	check("every saga has ended, none is parked", len(parked), 0)
-	check("money captured = orders completed", cents(s.payment.Sum(ctx)), money[order.Completed])
-	check("the gateway has captured the same", cents(s.gateway.Captured(ctx)), money[order.Completed])
-	check("no money is held for a cancelled order", count(s.payment.Open(ctx)), 0)
+	check("money captured = orders completed", cents(s.Payment.Sum(ctx)), money[order.Completed])
+	check("the gateway has captured the same", cents(s.Gateway.Captured(ctx)), money[order.Completed])
+	check("no money is held for a cancelled order", count(s.Payment.Open(ctx)), 0)
 	check("no product is reserved any more", counts.Reserved, int64(0))
 	check("products available and sold = stock", counts.Available+counts.Sold, stock)
-	check("shipments dispatched = orders completed", count(s.shipping.Count(ctx, shipping.Dispatched)), orders[order.Completed])
-	check("no shipment is planned for a cancelled order", count(s.shipping.Count(ctx, shipping.Planned)), 0)
+	check("shipments dispatched = orders completed", count(s.Shipping.Count(ctx, shipping.Dispatched)), orders[order.Completed])
+	check("no shipment is planned for a cancelled order", count(s.Shipping.Count(ctx, shipping.Planned)), 0)
 	check("every order that the log has is in the state of the read model", count(o.compare(ctx, sh)), 0)
 	return good, failed
 }

@@ -1,7 +1,7 @@
 // Package wire carries calls between the orchestrator and the services: in the process,
-// or over HTTP. A call has an idempotency key, and its messages are JSON. What a service
-// does not want to do for certain is a [Refusal]; after any other error it is unknown
-// whether the action was done.
+// over HTTP or RabbitMQ, as JSON, or over gRPC, as Protocol Buffers. A call has an
+// idempotency key. What a service does not want to do for certain is a [Refusal]; after
+// any other error it is unknown whether the action was done.
 package wire
 
 import (
@@ -57,9 +57,13 @@ func Of[In, Out any](f func(ctx context.Context, key string, in In) (Out, error)
 func (s Service) handle(ctx context.Context, method, key string, body []byte) ([]byte, error) {
 	m, is := s[method]
 	if !is {
-		return nil, fmt.Errorf("%w: %q: there are %q", ErrNoMethod, method, slices.Sorted(maps.Keys(s)))
+		return nil, noMethod(method, s)
 	}
 	return m(ctx, key, body)
+}
+
+func noMethod[M any](method string, there map[string]M) error {
+	return fmt.Errorf("%w: %q: there are %q", ErrNoMethod, method, slices.Sorted(maps.Keys(there)))
 }
 
 // Local calls a service in this process.

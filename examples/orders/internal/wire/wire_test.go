@@ -20,14 +20,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type ask struct{ Text string }
 
-// service echoes, refuses, and fails.
-var service = wire.Service{
-	"echo": wire.Of(func(_ context.Context, key string, in ask) (ask, error) { return ask{key + ": " + in.Text}, nil }),
-	"refuse": wire.Of(func(_ context.Context, _ string, in ask) (ask, error) {
-		return ask{}, wire.Refuse("not %s", in.Text)
-	}),
-	"fail": wire.Of(func(context.Context, string, ask) (ask, error) { return ask{}, errors.New("the disk is full") }),
+func echo(_ context.Context, key string, in ask) (ask, error) { return ask{key + ": " + in.Text}, nil }
+func refuse(_ context.Context, _ string, in ask) (ask, error) {
+	return ask{}, wire.Refuse("not %s", in.Text)
 }
+func fail(context.Context, string, ask) (ask, error) { return ask{}, errors.New("the disk is full") }
+
+// service echoes, refuses, and fails.
+var service = wire.Service{"echo": wire.Of(echo), "refuse": wire.Of(refuse), "fail": wire.Of(fail)}
 
 // A call means the same, however it is carried.
 func TestCalls(t *testing.T) {
@@ -42,18 +42,19 @@ func TestCalls(t *testing.T) {
 		wire.ServeAMQP(ctx, node.URL(), "echoes", service, discard)
 	}()
 	defer func() { stop(); <-served }()
+	byGRPC := serveGRPC(t, "secret", waits{}).caller
 	byQueue := wire.NewAMQP(node.URL(), "echoes")
 	defer func() { assert.NoError(t, byQueue.Close()) }()
 	var out ask
 	require.Eventually(t, func() bool { return byQueue.Call(t.Context(), "echo", "1", ask{}, &out) == nil }, waitAtMost, tick, "the queue is declared by the service")
 
 	for name, c := range map[string]wire.Caller{
-		"local": wire.Local(service), "HTTP": wire.HTTP(http.DefaultClient, server.URL, "secret"), "RabbitMQ": byQueue,
+		"local": wire.Local(service), "HTTP": wire.HTTP(http.DefaultClient, server.URL, "secret"), "RabbitMQ": byQueue, "gRPC": byGRPC,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out ask
-			require.NoError(t, c.Call(t.Context(), "echo", "7/a/do", ask{"hello"}, &out))
-			assert.Equal(t, "7/a/do: hello", out.Text)
+			require.NoError(t, c.Call(t.Context(), "echo", "7ä/a/do", ask{"hello"}, &out))
+			assert.Equal(t, "7ä/a/do: hello", out.Text)
 			var refusal *wire.Refusal
 			require.ErrorAs(t, c.Call(t.Context(), "refuse", "1", ask{"today"}, &out), &refusal)
 			assert.Equal(t, "not today", refusal.Reason)

@@ -8,7 +8,8 @@
 # make soak    the simulation of the sequencer's core for SIMULATED events, EVENTS from
 #              a hostile source applied on SQLite, the crash tests of the ledger for
 #              SOAK rounds, and those with a broker for CHAOS
-# make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ
+# make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ,
+#              Chromium
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -51,6 +52,7 @@ deps:
 	command -v hledger >/dev/null || need="$$need hledger"; \
 	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || need="$$need postgresql"; \
 	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || need="$$need pgbouncer"; \
+	command -v chromium >/dev/null || need="$$need chromium"; \
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || need="$$need rabbitmq-server"; \
 	[ -n "$$need" ] || exit 0; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \

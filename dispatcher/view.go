@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -169,6 +170,10 @@ func (d *Dispatcher[M]) viewOf(m MessageInfo[M], behind int) view.Message {
 		Since: m.Since, Next: m.Next, Blocker: m.Blocker, Blocks: requestOf(m.BlockedBy), Behind: max(behind, 0), Stalled: m.Stalled, Payload: m.Message,
 	}
 	if m.Err != nil {
+		var last *HandlerError // it repeats what the view has
+		if errors.As(m.Err, &last) {
+			m.Err = last.Err
+		}
 		v.Err = m.Err.Error()
 	}
 	for _, r := range m.Claim {

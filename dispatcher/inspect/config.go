@@ -1,0 +1,76 @@
+package inspect
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/safelog"
+	"github.com/interlock-go/interlock/internal/settings"
+)
+
+// ErrConfig is wrapped by the error of [New] for a config that it refuses.
+var ErrConfig = errors.New("inspect: config")
+
+// Named is a source with the name that the page gives it.
+type Named struct {
+	Name   string // not "" and not twice
+	Source view.Source
+	// Timeline, if set, is what a [Recorder] has seen of the source.
+	Timeline Timeline
+}
+
+// Config configures an [Inspector]; the zero value of a field means its default.
+type Config struct {
+	// Sources are what is shown, in this order. Required.
+	Sources []Named
+	// Authorize decides whether a request may act, and says who it is from: a name that
+	// logs and databases keep. Its error refuses the action and is shown. It is called
+	// from several goroutines at once. Default: nil, nobody may act.
+	Authorize func(r *http.Request, source string, a view.Action) (who string, err error)
+	// Show returns what is shown of a message itself. Default: nil, nothing is.
+	Show func(source string, message any) string
+	// Redact returns what is shown of a text that may have something in it that viewers
+	// must not see: the name of a message, or the text of an error. Default: the text.
+	Redact func(text string) string
+	// Limit bounds the messages that wait and the rows of a table, in one view; further
+	// ones are found by searching. Default: 100.
+	Limit int
+	// StalledAfter is how long nothing may begin or end, while something waits, before a
+	// source counts as stalled. Default: 30 s.
+	StalledAfter time.Duration
+	// MaxViewers bounds the pages that are updated while they are looked at; more have to
+	// be reloaded by hand. Default: 64.
+	MaxViewers int
+	// Logger logs actions. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	settings.Default(&c.Limit, view.DefaultLimit)
+	settings.Default(&c.StalledAfter, 30*time.Second)
+	settings.Default(&c.MaxViewers, 64)
+	if c.Redact == nil {
+		c.Redact = func(text string) string { return text }
+	}
+	c.Logger = safelog.New(c.Logger)
+	return c
+}
+
+func (c Config) validate() error {
+	var p settings.Problems
+	p.Add(len(c.Sources) == 0, "Sources is empty: name a dispatcher")
+	names := map[string]bool{}
+	for i, s := range c.Sources {
+		p.Add(s.Name == "", "Sources[%d].Name is empty: give it a name", i)
+		p.Add(names[s.Name], "Sources[%d].Name is %q as another one: give it a name of its own", i, s.Name)
+		p.Add(s.Source == nil, "Sources[%d].Source is nil: set it", i)
+		names[s.Name] = true
+	}
+	p.Add(c.Limit < 1, "Limit is %d: it must be at least 1", c.Limit)
+	p.Add(c.StalledAfter < 0, "StalledAfter is %v: it must not be negative", c.StalledAfter)
+	p.Add(c.MaxViewers < 0, "MaxViewers is %d: it must not be negative", c.MaxViewers)
+	return p.Err(ErrConfig)
+}

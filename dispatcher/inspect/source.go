@@ -1,0 +1,181 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher/view"
+)
+
+// source is what the inspector knows of one [Named].
+type source struct {
+	Named
+	config Config
+
+	// looking is held while the source is looked at, so that all who ask meanwhile share
+	// what is seen.
+	looking sync.Mutex
+	// The rest is guarded by looking too.
+	seen    map[view.Query]*Seen // few, the fresh ones
+	watched watched
+}
+
+// watched is what is known from having looked before.
+type watched struct {
+	moved   uint64
+	since   time.Time            // when moved changed, or nothing waited
+	running map[uint64]time.Time // messages that run, and when that was seen first
+	hot     hotKeys
+}
+
+// Seen is a view of a source with what can be said about it. It is not changed.
+type Seen struct {
+	view.View
+	Name   string    `json:"name"`
+	At     time.Time `json:"at"`
+	Health Health    `json:"health"`
+	Hot    []HotKey  `json:"hot,omitempty"`
+	Err    string    `json:"error,omitempty"` // the source could not be looked at
+
+	// Others are messages that those of the view may wait for.
+	Others []view.Message `json:"-"`
+}
+
+func newSource(named Named, config Config) *source {
+	return &source{Named: named, config: config, seen: map[view.Query]*Seen{}}
+}
+
+// maxSeen bounds the queries for which views are kept.
+const maxSeen = 64
+
+// look returns what was just seen, or looks.
+func (s *source) look(ctx context.Context, q view.Query) *Seen {
+	if q.Limit == 0 {
+		q.Limit = s.config.Limit
+	}
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	now := time.Now()
+	if last := s.seen[q]; last != nil && now.Sub(last.At) < freshFor {
+		return last
+	}
+	v, err := s.view(ctx, q)
+	seen := &Seen{View: v, Name: s.Name, At: now}
+	if err != nil {
+		seen.Err = s.config.Redact(err.Error())
+	}
+	s.clean(seen)
+	if q == (view.Query{Limit: s.config.Limit}) {
+		s.watched.note(seen)
+	}
+	s.watched.addTo(seen, s.config.StalledAfter)
+	if len(s.seen) >= maxSeen {
+		for old, last := range s.seen {
+			if now.Sub(last.At) >= freshFor || len(s.seen) >= maxSeen {
+				delete(s.seen, old)
+			}
+		}
+	}
+	s.seen[q] = seen
+	return seen
+}
+
+// view looks at the source; a panic there is an error.
+func (s *source) view(ctx context.Context, q view.Query) (v view.View, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("looking at it panicked: %v", r)
+		}
+	}()
+	return s.Source.View(ctx, q)
+}
+
+// clean leaves nothing in a view that must not be shown.
+func (s *source) clean(seen *Seen) {
+	for i := range seen.Messages {
+		m := &seen.Messages[i]
+		shown := any(nil)
+		if s.config.Show != nil {
+			shown = s.config.Show(s.Name, m.Payload)
+		}
+		m.Payload = shown
+		m.Name, m.Err = s.config.Redact(m.Name), s.config.Redact(m.Err)
+	}
+	for i := range seen.Problems {
+		seen.Problems[i] = s.config.Redact(seen.Problems[i])
+	}
+	for _, t := range seen.Tables {
+		for _, row := range t.Rows {
+			for i := range row.Cells {
+				row.Cells[i] = s.config.Redact(row.Cells[i])
+			}
+		}
+	}
+}
+
+// note adds what a view of everything shows to what is known.
+func (w *watched) note(seen *Seen) {
+	if seen.Err != "" {
+		return
+	}
+	if w.since.IsZero() || seen.Moved != w.moved || seen.Waits == 0 {
+		w.moved, w.since = seen.Moved, seen.At
+	}
+	running := make(map[uint64]time.Time, len(w.running))
+	for _, m := range seen.Messages {
+		if m.State == stateRunning || m.State == stateReady {
+			first, was := w.running[m.ID]
+			if !was {
+				first = seen.At
+			}
+			running[m.ID] = first
+		}
+	}
+	w.running = running
+	w.hot.note(seen)
+}
+
+// addTo adds what is known to a view.
+func (w *watched) addTo(seen *Seen, stalledAfter time.Duration) {
+	for i := range seen.Messages {
+		if m := &seen.Messages[i]; m.Since.IsZero() {
+			m.Since = w.running[m.ID]
+		}
+	}
+	behind(seen.Messages)
+	seen.Others = seen.Messages
+	seen.Hot = w.hot.list(seen)
+	seen.Health = w.health(seen, stalledAfter)
+}
+
+// The states of messages that the page treats in their own ways.
+const (
+	stateWaiting = "waiting"
+	stateReady   = "ready"
+	stateRunning = "running"
+	stateBackoff = "backoff"
+	stateHeld    = "held"
+	stateParked  = "parked"
+)
+
+// behind counts, for messages of which that is not known, those in the list that wait for
+// them, directly or not.
+func behind(list []view.Message) {
+	at := make(map[uint64]int, len(list))
+	for i, m := range list {
+		at[m.ID] = i
+	}
+	counted := make([]int, len(list))
+	for i := range list {
+		seen := map[int]bool{i: true}
+		for j, ok := at[list[i].Blocker]; ok && !seen[j]; j, ok = at[list[j].Blocker] {
+			seen[j] = true
+			counted[j]++
+		}
+	}
+	for i := range list {
+		list[i].Behind = max(list[i].Behind, counted[i])
+	}
+}

@@ -22,6 +22,7 @@
 //
 // A source is looked at once a second, so that the page can say since when something
 // happens, and, while somebody looks at the page, at most four times a second for all
-// viewers together. The cost for a dispatcher is that of [dispatcher.Dispatcher.View], with
+// viewers together; less often if looking takes long, so that it is never more than a
+// twentieth of the time. The cost for a dispatcher is that of [dispatcher.Dispatcher.View], with
 // a limit of [Config.Limit] messages that wait.
 package inspect

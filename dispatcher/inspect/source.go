@@ -39,8 +39,16 @@ type Seen struct {
 	Hot    []HotKey  `json:"hot,omitempty"`
 	Err    string    `json:"error,omitempty"` // the source could not be looked at
 
+	took time.Duration // to look
+
 	// Others are messages that those of the view may wait for.
 	Others []view.Message `json:"-"`
+}
+
+// fresh reports whether another look would be too early: so that a source is not looked at
+// more than a twentieth of the time, however long it takes.
+func (s *Seen) fresh(now time.Time) bool {
+	return now.Sub(s.At) < max(freshFor, 20*s.took)
 }
 
 func newSource(named Named, config Config) *source {
@@ -58,11 +66,11 @@ func (s *source) look(ctx context.Context, q view.Query) *Seen {
 	s.looking.Lock()
 	defer s.looking.Unlock()
 	now := time.Now()
-	if last := s.seen[q]; last != nil && now.Sub(last.At) < freshFor {
+	if last := s.seen[q]; last != nil && last.fresh(now) {
 		return last
 	}
 	v, err := s.view(ctx, q)
-	seen := &Seen{View: v, Name: s.Name, At: now}
+	seen := &Seen{View: v, Name: s.Name, At: now, took: time.Since(now)}
 	if err != nil {
 		seen.Err = s.config.Redact(err.Error())
 	}
@@ -73,7 +81,7 @@ func (s *source) look(ctx context.Context, q view.Query) *Seen {
 	s.watched.addTo(seen, s.config.StalledAfter)
 	if len(s.seen) >= maxSeen {
 		for old, last := range s.seen {
-			if now.Sub(last.At) >= freshFor || len(s.seen) >= maxSeen {
+			if !last.fresh(now) || len(s.seen) >= maxSeen {
 				delete(s.seen, old)
 			}
 		}

@@ -52,6 +52,9 @@ func why(now time.Time, m view.Message, others []view.Message) string {
 	return b.String()
 }
 
+// forEver is longer than a time limit that somebody waits for.
+const forEver = 1000 * 24 * time.Hour
+
 // status says how a message does: "attempt 3 of 5 in 4 s".
 func status(now time.Time, m view.Message) string {
 	since := ""
@@ -63,9 +66,9 @@ func status(now time.Time, m view.Message) string {
 		return fmt.Sprintf("attempt %d of %d in %s", m.Attempts+1, m.Most, short(m.Next.Sub(now)))
 	case m.State == stateBackoff:
 		return "not tried again by this process"
-	case m.State == stateHeld && !m.Next.IsZero():
+	case m.State == stateHeld && !m.Next.IsZero() && m.Next.Sub(now) < forEver:
 		return fmt.Sprintf("held%s, for %s more at most", since, short(m.Next.Sub(now)))
-	case m.State == stateRunning && m.Attempts > 1:
+	case m.State == stateRunning && m.Attempts > 1 && m.Most > 0:
 		return fmt.Sprintf("running%s, attempt %d of %d", since, m.Attempts, m.Most)
 	}
 	return m.State + since

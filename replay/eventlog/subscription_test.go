@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -221,6 +222,13 @@ func TestAnEntryThatCannotBeReadParksTheSubscription(t *testing.T) {
 		assert.True(t, progress[0].Parked)
 		assert.Equal(t, at("log/0", 9), progress[0].Done)
 
+		seen, err := s.View(t.Context(), view.Query{})
+		require.NoError(t, err)
+		assert.Equal(t, "subscription", seen.Kind)
+		assert.Contains(t, seen.Problems, "1 parkings: an operator must decide")
+		assert.EqualValues(t, 31, seen.Waits)
+		assert.Equal(t, []string{"log/0", "log/0=9", "log/0=40", "31", "parked: an operator must decide"}, seen.Tables[0].Rows[0].Cells)
+
 		t.Log("also after a restart")
 		require.NoError(t, s.Shutdown(within(t)))
 		s = b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle, Window: 8, Poll: 5 * time.Millisecond})
@@ -230,7 +238,7 @@ func TestAnEntryThatCannotBeReadParksTheSubscription(t *testing.T) {
 		}
 
 		t.Log("it is given up, and all goes on")
-		require.NoError(t, s.Sequencer().Skip(dispatcher.WithOperator(t.Context(), "ann", "a broken disk"), eventlog.Partition(0)))
+		require.NoError(t, s.Act(dispatcher.WithOperator(t.Context(), "ann", "a broken disk"), view.Action{Name: view.Skip, Target: "log/0"}))
 		require.Eventually(t, func() bool { return s.CatchUp(within(t)) == nil }, waitAtMost, time.Millisecond)
 		got := b.rows(t, "model")
 		total := 0

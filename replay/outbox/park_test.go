@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
@@ -95,6 +96,16 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		assert.Equal(t, 1, list[0].Attempts)
 		assert.WithinDuration(t, time.Now(), list[0].Since, time.Minute)
 		require.Eventually(t, func() bool { return relay.Stats().Parked == 1 }, waitAtMost, time.Millisecond)
+
+		seen, err := operator.View(t.Context(), view.Query{})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1 events are parked: an operator must decide"}, seen.Problems)
+		require.Len(t, seen.Tables[0].Rows, 1)
+		row := seen.Tables[0].Rows[0]
+		assert.Equal(t, []string{"report", "a=2, b=1", "1", errHuge.Error()}, row.Cells[:4])
+		assert.Equal(t, "report", row.Target)
+		require.ErrorIs(t, operator.Act(t.Context(), view.Action{Name: "burn", Target: "report"}), view.ErrAction)
+		require.ErrorIs(t, operator.Act(t.Context(), view.Action{Name: view.Skip, Target: "other"}), outbox.ErrNotParked)
 
 		t.Log("other streams do not notice")
 		arrive(t, r, "d", 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/replay/saga"
 )
@@ -68,7 +69,19 @@ func TestParked(t *testing.T) {
 		assert.Equal(t, []string{"SagaStarted", "StepStarted reserve", "StepCompleted reserve", "StepStarted pay", "StepCompleted pay", "StepStarted ship", "StepFailed ship",
 			"CompensationStarted", "UndoStarted pay", "CompensationFailed pay", "SagaParked pay"}, types(list[0]))
 
-		require.NoError(t, c.Skip(asAnn, "skip"))
+		seen, err := c.View(t.Context(), view.Query{Limit: 3})
+		require.NoError(t, err)
+		assert.Equal(t, "saga", seen.Kind)
+		assert.Equal(t, []string{"4 runs are parked: an operator must decide"}, seen.Problems)
+		table := seen.Tables[0]
+		require.Len(t, table.Rows, 3)
+		assert.Equal(t, 1, table.Hidden)
+		assert.Equal(t, "resume", table.Rows[0].Target)
+		assert.Equal(t, []string{"resume", "checkout v1", "parked", "pay (undoing, 1 failed)", "away", product("resume").String()}, table.Rows[0].Cells[:6])
+		assert.Equal(t, []string{"resume", "skip", "drop", "undo"}, table.Rows[0].Actions)
+		require.ErrorIs(t, c.Act(asAnn, view.Action{Name: "burn", Target: "skip"}), view.ErrAction)
+
+		require.NoError(t, c.Act(asAnn, view.Action{Name: view.Skip, Target: "skip"}))
 		assert.Equal(t, saga.Compensated, ended(t, c, "skip").Status)
 		closed("skip", false)
 		assert.Equal(t, []string{"reserved", "paid", "released"}, effectsOf(t, store, "skip"))

@@ -1,0 +1,163 @@
+package ordering
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/lockkeys"
+)
+
+// View implements [view.Source]: what package inspect shows of the sequencer. Its messages
+// are the events that are submitted; tables list parkings, streams with a gap, the term,
+// and what operators have decided. It reads the store; if that fails, it says so and shows
+// the rest. Otherwise it costs what Snapshot and the View of the dispatcher cost.
+func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error) {
+	if q.Limit <= 0 {
+		q.Limit = view.DefaultLimit
+	}
+	stats := s.Stats()
+	v, err := s.dispatcher.View(ctx, q)
+	if err != nil {
+		return v, err
+	}
+	for i, m := range v.Messages {
+		if job, ok := m.Payload.(Job[T]); ok {
+			v.Messages[i].Payload = job.Event
+		}
+		v.Messages[i].Actions = nil // an event is parked with its streams
+	}
+	events := stats.Applied + stats.Duplicates + stats.Held + stats.DeadLettered + stats.Refused + stats.Failed
+	v.Kind, v.Moved, v.Problems = "sequencer", v.Moved+events, nil
+	v.Counts = append([]view.Count{
+		{Name: "applied", Value: int64(stats.Applied)}, {Name: "duplicates", Value: int64(stats.Duplicates)},
+		{Name: "held behind parked", Value: int64(stats.Held)}, {Name: "dead letters", Value: int64(stats.DeadLettered)},
+		{Name: "refused", Value: int64(stats.Refused)}, {Name: "failed", Value: int64(stats.Failed)},
+		{Name: "conflicts", Value: int64(stats.Conflicts)}, {Name: "early", Value: int64(stats.Early)},
+		{Name: "open gaps", Value: int64(stats.OpenGaps)}, {Name: "replays", Value: int64(stats.Replays)},
+		{Name: "streams in memory", Value: int64(stats.Streams)}, {Name: "store errors", Value: int64(stats.StoreErrors)},
+	}, v.Counts...)
+	if err := s.Err(); err != nil {
+		v.Stopped, v.Problems = true, append(v.Problems, err.Error())
+	}
+	if stats.OpenGaps > 0 {
+		v.Problems = append(v.Problems, fmt.Sprintf("%d streams wait for numbers that have not come", stats.OpenGaps))
+	}
+	var parked view.Table
+	if parked, err = s.parkedTable(ctx, q); err != nil {
+		v.Problems = append(v.Problems, fmt.Sprintf("the store cannot be read: %v", err))
+	} else if n := len(parked.Rows) + parked.Hidden; n > 0 {
+		v.Problems = append(v.Problems, fmt.Sprintf("%d parkings: an operator must decide", n))
+	}
+	v.Tables = append(v.Tables, parked, s.gapTable(q), s.termTable())
+	if decided, err := s.decisionTable(ctx); err == nil {
+		v.Tables = append(v.Tables, decided)
+	}
+	return v, nil
+}
+
+// Act implements [view.Operated] with Resume, Skip and Drop; the target is a stream.
+func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
+	stream, err := lockkeys.Parse(a.Target)
+	if err != nil {
+		return fmt.Errorf("%w: %.80q is no stream: %w", view.ErrAction, a.Target, err)
+	}
+	switch a.Name {
+	case view.Resume:
+		return s.Resume(ctx, stream)
+	case view.Skip:
+		return s.Skip(ctx, stream)
+	case view.Drop:
+		return s.Drop(ctx, stream)
+	}
+	return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
+}
+
+// parkedTable lists the parkings of streams that conflict with the query's key.
+func (s *Sequencer[T]) parkedTable(ctx context.Context, q view.Query) (view.Table, error) {
+	t := view.Table{Name: "Parked streams", Columns: []string{"Streams, each closed from a number on", "Why", "Error", "Since (UTC)", "Wait behind"}}
+	list, err := s.Parked(ctx)
+	for _, p := range list {
+		if !p.touches(q.Key) {
+			continue
+		}
+		if len(t.Rows) == q.Limit {
+			t.Hidden++
+			continue
+		}
+		var streams []string
+		waiting := int64(0)
+		for _, st := range p.Streams {
+			text := st.String()
+			if st.Bound != "" {
+				text += " (bound by " + st.Bound + ")"
+			}
+			streams = append(streams, text)
+			waiting += st.Waiting
+		}
+		why := p.Reason.String()
+		for _, e := range p.Events {
+			why += fmt.Sprintf(", %s after %d attempts", e.Name(), e.Attempts)
+		}
+		if p.Reason == Gap {
+			why += fmt.Sprintf(", %v is missing", p.Gap)
+		}
+		row := view.Row{
+			Cells:   []string{strings.Join(streams, ", "), why, p.Error, p.Since.UTC().Format(time.DateTime), fmt.Sprint(waiting)},
+			Actions: []string{view.Resume, view.Skip, view.Drop},
+		}
+		if len(p.Streams) > 0 {
+			row.Target = p.Streams[0].Stream.String()
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, err
+}
+
+// touches reports whether a stream of the parking equals, contains or lies under a key.
+func (p *Parking) touches(k lockkeys.Key) bool {
+	for _, st := range p.Streams {
+		if k.Contains(st.Stream) || st.Stream.Contains(k) {
+			return true
+		}
+	}
+	return len(p.Streams) == 0
+}
+
+// gapTable lists the streams that wait for a number.
+func (s *Sequencer[T]) gapTable(q view.Query) view.Table {
+	t := view.Table{Name: "Gaps", Columns: []string{"Next, which is missing", "Wait for it", "Since (UTC)"}}
+	for _, st := range s.Snapshot(view.DefaultLimit * 100) {
+		switch {
+		case !st.Missing || st.Parking != "":
+		case len(t.Rows) == q.Limit:
+			t.Hidden++
+		default:
+			t.Rows = append(t.Rows, view.Row{Cells: []string{st.Next.String(), fmt.Sprint(st.Early), st.Since.UTC().Format(time.DateTime)}})
+		}
+	}
+	return t
+}
+
+func (s *Sequencer[T]) termTable() view.Table {
+	t := s.Term()
+	return view.Table{
+		Name: "Owner", Columns: []string{"Consumer", "Partition", "Holder", "Term", "Since (UTC)"},
+		Rows: []view.Row{{Cells: []string{t.Name, fmt.Sprint(t.Partition), t.Holder, fmt.Sprint(t.Number), t.Since.UTC().Format(time.DateTime)}}},
+	}
+}
+
+// fewDecisions bounds the decisions that are shown.
+const fewDecisions = 20
+
+func (s *Sequencer[T]) decisionTable(ctx context.Context) (view.Table, error) {
+	t := view.Table{Name: "Decided by operators", Columns: []string{"Event", "Numbers", "Status", "Who", "Why", "Error", "When (UTC)"}}
+	list, err := s.Decisions(ctx, time.Now().Add(time.Hour), fewDecisions)
+	for _, j := range list {
+		t.Rows = append(t.Rows, view.Row{Cells: []string{
+			j.Event, FormatSequenceID(j.Positions), j.Status.String(), j.By, j.Reason, j.Error, j.Ended.UTC().Format(time.DateTime)}})
+	}
+	return t, err
+}

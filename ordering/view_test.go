@@ -1,0 +1,73 @@
+package ordering
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
+)
+
+// A withdrawal fails and closes its account and, by a transfer behind it, another one; a
+// third account waits for a number; a fourth has a handler at work.
+func TestView(t *testing.T) {
+	story(t, Config[*Event]{GapTimeout: time.Hour, Dispatcher: dispatcher.Config[Job[*Event]]{Name: func(j Job[*Event]) string { return j.Event.ID }}}, func(t *testing.T, r *rig) {
+		r.failing("withdrawal", errors.New("no money"))
+		open := r.gate("slow")
+		r.offer(ev("withdrawal", "a=1"), ev("transfer", "a=2, b=1"), ev("later", "c=3"), ev("slow", "d=1"))
+		look := func(q view.Query) view.View {
+			v, err := r.seq.View(t.Context(), q)
+			require.NoError(t, err)
+			return v
+		}
+		table := func(v view.View, name string) view.Table {
+			for _, table := range v.Tables {
+				if table.Name == name {
+					return table
+				}
+			}
+			require.Fail(t, "no table "+name)
+			return view.Table{}
+		}
+		v := look(view.Query{})
+		assert.Equal(t, "sequencer", v.Kind)
+		assert.Equal(t, []string{"1 streams wait for numbers that have not come", "1 parkings: an operator must decide"}, v.Problems)
+		require.Len(t, v.Messages, 1)
+		assert.Equal(t, "slow", v.Messages[0].Name)
+		assert.Equal(t, "running", v.Messages[0].State)
+		assert.IsType(t, new(Event), v.Messages[0].Payload)
+		parked := table(v, "Parked streams")
+		require.Len(t, parked.Rows, 1)
+		assert.Equal(t, "a=1, b=1 (bound by transfer)", parked.Rows[0].Cells[0])
+		assert.Contains(t, parked.Rows[0].Cells[1], "withdrawal after 1 attempts")
+		assert.Contains(t, parked.Rows[0].Cells[2], "no money")
+		assert.Equal(t, []string{"resume", "skip", "drop"}, parked.Rows[0].Actions)
+		gaps := table(v, "Gaps")
+		require.Len(t, gaps.Rows, 1)
+		assert.Equal(t, []string{"c=1", "1"}, gaps.Rows[0].Cells[:2])
+		assert.Equal(t, "default", table(v, "Owner").Rows[0].Cells[0])
+		assert.Empty(t, table(look(view.Query{Key: key("d")}), "Parked streams").Rows)
+
+		act := func(name, target string) error {
+			return r.seq.Act(dispatcher.WithOperator(t.Context(), "ann", "the client was called"), view.Action{Name: name, Target: target})
+		}
+		assert.ErrorIs(t, act("burn", "a"), view.ErrAction)
+		assert.ErrorIs(t, act("skip", "a//b"), view.ErrAction)
+		assert.ErrorIs(t, act("skip", "d"), ErrNotParked)
+		require.NoError(t, act("skip", parked.Rows[0].Target))
+		synctest.Wait()
+		assert.Equal(t, []string{"transfer"}, r.ran())
+		v = look(view.Query{})
+		assert.Empty(t, table(v, "Parked streams").Rows)
+		decided := table(v, "Decided by operators")
+		require.Len(t, decided.Rows, 1)
+		assert.Equal(t, []string{"withdrawal", "a=1"}, decided.Rows[0].Cells[:2])
+		assert.Equal(t, []string{"ann", "the client was called"}, decided.Rows[0].Cells[3:5])
+		open()
+	})
+}

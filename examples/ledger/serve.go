@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher/inspect"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/web"
 )
@@ -57,14 +59,36 @@ func isLoopback(listener net.Listener) bool {
 	return ok && address.IP.IsLoopback()
 }
 
+// page returns the page of what the service does. With a token it asks for it, and
+// whoever gives a name with it may act; at an address of this machine anybody on it may;
+// otherwise nobody.
+func (t *term) page(local bool, stderr io.Writer) (*inspect.Inspector, http.Handler, error) {
+	config := inspect.Config{Sources: t.service.Sources(), Logger: t.options.serviceLogger(stderr)}
+	password := inspect.Password(t.options.token)
+	switch {
+	case password != "":
+		config.Authorize = password.Authorize
+	case local:
+		config.Authorize = func(*http.Request, string, view.Action) (string, error) { return "somebody on this machine", nil }
+	}
+	inspector, err := inspect.New(config)
+	if err != nil || password == "" {
+		return inspector, inspector, err
+	}
+	return inspector, password.Guard(inspector), nil
+}
+
 // serveUntil serves until ctx ends or the service has stopped after a failure,
 // and then until the requests under way are answered.
 func (t *term) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
-	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health\n", listener.Addr())
+	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health, GET %s\n", listener.Addr(), web.PagePath)
+	local := t.options.token == "" && isLoopback(listener)
+	inspector, page, err := t.page(local, stderr)
+	if err != nil {
+		return err
+	}
 	server := &http.Server{
-		Handler: web.Handler(t.service, web.Config{
-			Schema: messageSchema, Token: t.options.token, Local: t.options.token == "" && isLoopback(listener),
-		}),
+		Handler:           web.Handler(t.service, web.Config{Schema: messageSchema, Token: t.options.token, Local: local, Page: page}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      time.Minute,
@@ -76,7 +100,7 @@ func (t *term) serveUntil(ctx context.Context, listener net.Listener, stderr io.
 	for serving := true; serving; {
 		select {
 		case err := <-failed:
-			return err
+			return errors.Join(err, inspector.Close())
 		case <-ctx.Done():
 			serving = false
 		case <-time.After(100 * time.Millisecond):
@@ -85,7 +109,7 @@ func (t *term) serveUntil(ctx context.Context, listener net.Listener, stderr io.
 	}
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	err := server.Shutdown(patient)
-	<-failed // it is http.ErrServerClosed
+	err = errors.Join(inspector.Close(), server.Shutdown(patient)) // the server waits for open pages
+	<-failed                                                       // it is http.ErrServerClosed
 	return err
 }

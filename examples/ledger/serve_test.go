@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -238,4 +240,58 @@ func TestASecondSignalEndsTheProgramAtOnce(t *testing.T) {
 		return len(ended) > 0
 	}, hangs, 10*time.Millisecond)
 	require.ErrorContains(t, <-ended, "signal: terminated")
+}
+
+// The page shows what waits, and why, to who may see it.
+func TestServePage(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	for name, args := range map[string][]string{"open": nil, "with a token": {"-token", token}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, append(args, "-gap", "10ms")...)
+			client := &http.Client{}
+			defer client.CloseIdleConnections()
+			ask := func(method, path, body, user string) (code int, answer string) {
+				r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+				require.NoError(t, err)
+				if user != "" {
+					r.SetBasicAuth(user, "secret")
+				} else {
+					r.Header.Set("Authorization", "Bearer secret")
+				}
+				if strings.HasPrefix(path, "/interlock/act") {
+					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				}
+				response, err := client.Do(r)
+				require.NoError(t, err)
+				defer response.Body.Close()
+				text, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				return response.StatusCode, string(text)
+			}
+			code, answer := ask("POST", "/messages", `{"op":"post","sequence":"A=2","postings":[{"account":"A","amount":"1"}]}`, "")
+			require.Equal(t, 202, code, answer)
+			require.Eventually(t, func() bool {
+				code, page := ask("GET", "/interlock/", "", "ann")
+				return code == 200 && strings.Contains(page, "1 parkings: an operator must decide") && strings.Contains(page, "A=1")
+			}, hangs, 10*time.Millisecond)
+			if args != nil {
+				code, _ = ask("GET", "/interlock/", "", "")
+				require.Equal(t, 401, code)
+			}
+			code, answer = ask("POST", "/interlock/act", "source=ledger&action=skip&target=A&why=the+sender+has+lost+it", "ann")
+			require.Equal(t, 200, code, answer)
+			if args != nil {
+				require.Contains(t, answer, `"who": "ann"`)
+			}
+			require.Eventually(t, func() bool {
+				code, page := ask("GET", "/interlock/?tab=timeline", "", "ann")
+				return code == 200 && strings.Contains(page, "post A=2")
+			}, hangs, 10*time.Millisecond, "what was held behind the lost one has run")
+			client.CloseIdleConnections()
+			s.stop()
+		})
+	}
 }

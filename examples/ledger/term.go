@@ -78,7 +78,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 		Store: t.store, Input: id, Workers: o.workers, Policy: o.policy, Latency: o.latency, GapTimeout: o.gap,
 		Audit: t.audit, OnEnd: onEnd, OnRefused: t.rejects.refused,
 		OnFirst: func(at time.Time, before int) { t.goesOn(stderr, at, before) },
-		Logger:  o.serviceLogger(stderr),
+		Logger:  o.serviceLogger(stderr), Record: o.listen != "",
 	}
 	if in.source != nil {
 		cfg.OnBefore = t.earlier.before

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/inspect"
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/numbering"
@@ -74,6 +75,8 @@ type Config struct {
 	Replayer ordering.Replayer
 	// Logger is told of what an operator should know. Default: none.
 	Logger *slog.Logger
+	// Record says that what happened to the last messages is kept, for a page.
+	Record bool
 }
 
 // Service runs messages on the book.
@@ -85,6 +88,7 @@ type Service struct {
 	counts    counts
 	end       ending
 	marks     marks
+	recorder  *inspect.Recorder[ordering.Job[*book.Message]] // nil without Config.Record
 
 	// turn is held to number a message and offer it.
 	turn struct {
@@ -105,6 +109,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		cfg.Input = func() int64 { return 0 }
 	}
 	s := &Service{cfg: cfg, started: make(chan struct{})}
+	if cfg.Record {
+		s.recorder = inspect.NewRecorder(0, nameOf)
+	}
 	var together dispatcher.Together
 	if store, ok := cfg.Store.(*store.Database); ok && cfg.Latency == 0 { // a handler that waits keeps the database
 		together = store.Together
@@ -131,6 +138,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 			Policy:     cfg.Policy,
 			MaxPending: cmp.Or(cfg.MaxPending, defaultMaxPending),
 			Observer:   s.watch,
+			Name:       nameOf,
 			Logger:     cfg.Logger,
 		},
 	})

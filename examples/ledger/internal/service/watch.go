@@ -35,8 +35,11 @@ func (s *Service) ran(r audit.Record, job ordering.Job[*book.Message], result st
 	}
 }
 
-// watch tells the audit what the dispatcher does.
+// watch tells the audit what the dispatcher does, and the recorder, if there is one.
 func (s *Service) watch(e dispatcher.Event[ordering.Job[*book.Message]]) {
+	if s.recorder != nil {
+		s.recorder.Observe(e)
+	}
 	switch e.Kind {
 	case dispatcher.Blocked:
 		s.cfg.Audit.Contention.Blocked(e.ID, e.Key, e.Time)

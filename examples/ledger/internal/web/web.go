@@ -61,10 +61,15 @@ type Config struct {
 	// cannot reach: they must then name it by a name of this machine, or a page of
 	// somebody else in a browser here could send some (DNS rebinding).
 	Local bool
+	// Page, if set, is served at /interlock/. It asks for the token itself, as a password.
+	Page http.Handler
 }
 
-// Handler serves POST /messages, GET /schema and GET /health. Requests that a
-// browser makes for a page of another origin are refused.
+// PagePath is where [Config].Page is served.
+const PagePath = "/interlock/"
+
+// Handler serves POST /messages, GET /schema, GET /health and the page. Requests that
+// a browser makes for a page of another origin are refused.
 func Handler(doer Doer, c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, r *http.Request) {
@@ -82,16 +87,20 @@ func Handler(doer Doer, c Config) http.Handler {
 		}
 		io.WriteString(w, "ok\n")
 	})
+	if c.Page != nil {
+		mux.Handle(PagePath, http.StripPrefix(strings.TrimSuffix(PagePath, "/"), c.Page))
+	}
 	return c.guard(http.NewCrossOriginProtection().Handler(mux))
 }
 
 // guard lets those requests pass whose sender may send them.
 func (c Config) guard(next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte("Bearer " + c.Token))
+	open := func(path string) bool { return path == "/health" || strings.HasPrefix(path, PagePath) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		switch {
-		case c.Token != "" && r.URL.Path != "/health" && subtle.ConstantTimeCompare(got[:], want[:]) == 0:
+		case c.Token != "" && !open(r.URL.Path) && subtle.ConstantTimeCompare(got[:], want[:]) == 0:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			respond(w, http.StatusUnauthorized, Answer{Status: Refused, Error: "the bearer token is missing or wrong"})
 		case c.Local && !isLocal(r.Host):

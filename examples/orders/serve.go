@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher/inspect"
 	"github.com/interlock-go/interlock/examples/orders/internal/inventory"
 	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
@@ -33,10 +34,27 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
+	page, err := inspect.New(inspect.Config{
+		Sources: sh.Sources(), Authorize: inspect.Password(o.Token).Authorize, Logger: logger(stderr, slog.LevelWarn)})
+	if err != nil {
+		return errors.Join(err, sh.Close(), s.Close())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(sh, o.Token))
+	mux.Handle("/interlock/", http.StripPrefix("/interlock", o.guard(page)))
 	stop := expire(ctx, s.Inventory, stderr)
-	err = serve(ctx, o.listen, web.Handler(sh, o.Token), stderr)
+	err = serve(ctx, o.listen, mux, stderr, func() { _ = page.Close() }) // its error comes below
 	stop()
-	return errors.Join(err, sh.Close(), s.Close())
+	return errors.Join(err, page.Close(), sh.Close(), s.Close())
+}
+
+// guard asks for the token as the page's password, if there is one. Without one, the page
+// is read-only.
+func (o *options) guard(page http.Handler) http.Handler {
+	if o.Token == "" {
+		return page
+	}
+	return inspect.Password(o.Token).Guard(page)
 }
 
 // serveOne serves one of the services until ctx ends.
@@ -131,13 +149,17 @@ func serveGRPC(ctx context.Context, address, token string, service services.Serv
 	return wire.ServeGRPC(ctx, listener, token, service.Register)
 }
 
-// serve serves HTTP until ctx ends.
-func serve(ctx context.Context, address string, handler http.Handler, stderr io.Writer) error {
+// serve serves HTTP until ctx ends. ends are called then, to end what requests may still
+// wait for.
+func serve(ctx context.Context, address string, handler http.Handler, stderr io.Writer, ends ...func()) error {
 	listener, err := listen(ctx, address, "http", stderr)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	for _, end := range ends {
+		server.RegisterOnShutdown(end)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {

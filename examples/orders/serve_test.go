@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -140,4 +143,47 @@ func TestTheShopIsServed(t *testing.T) {
 	require.Equal(t, 202, code, answer)
 	p.requireStatus("1", order.Completed)
 	p.kill(t)
+}
+
+// The page shows the checkouts and the read models to who has the token.
+func TestThePage(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	o, err := parse([]string{"-unreliable", "0", "-listen", ":0", "-token", "secret"}, io.Discard)
+	require.NoError(t, err)
+	o.Dir = t.TempDir()
+	read, stderr := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(o.serveShop(ctx, stderr), stderr.Close()) }()
+	lines := bufio.NewReader(read)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	c := client{t, strings.TrimSpace(line[strings.Index(line, "http://"):]), "secret"}
+	code, answer := c.do("PUT", "/orders/1", order.Placement{Customer: "ann", Card: "card", Country: "DE", Lines: []order.Line{{Product: "product-01", Quantity: 1, Price: 3990}}})
+	require.Equal(t, 202, code, answer)
+	c.requireStatus("1", order.Completed)
+
+	code, _ = c.do("GET", "/interlock/", nil)
+	require.Equal(t, 401, code)
+	page := func(path string) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/interlock/"+path, nil)
+		require.NoError(t, err)
+		r.SetBasicAuth("ann", "secret")
+		response, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		if path == "stream" { // it is open when the shop ends
+			t.Cleanup(func() { _ = response.Body.Close() })
+			return response.Header.Get("Content-Type")
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return string(body)
+	}
+	require.Contains(t, page(""), "Runs that do not come on")
+	require.Contains(t, page("?source=history"), "entries behind")
+	require.Equal(t, "text/event-stream", page("stream"))
+	cancel()
+	require.NoError(t, <-ended)
+	http.DefaultClient.CloseIdleConnections()
 }

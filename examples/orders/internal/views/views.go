@@ -30,18 +30,21 @@ var tables = []string{
 // Views are the read models.
 type Views struct {
 	db   *sql.DB
-	subs []*eventlog.Subscription
+	subs map[string]*eventlog.Subscription
 }
+
+// Subscription returns the one that keeps a read model: details, summary or history.
+func (v *Views) Subscription(name string) *eventlog.Subscription { return v.subs[name] }
 
 // Start starts the subscriptions.
 func Start(ctx context.Context, log *eventlog.Log, store *sqlstore.Store) (*Views, error) {
 	if err := store.Migrate(ctx, "views", tables); err != nil {
 		return nil, err
 	}
-	v := &Views{db: store.DB()}
-	for name, apply := range map[string]change{"details/1": details, "summary/1": summary, "history/1": history} {
+	v := &Views{db: store.DB(), subs: map[string]*eventlog.Subscription{}}
+	for name, apply := range map[string]change{"details": details, "summary": summary, "history": history} {
 		s, err := eventlog.Subscribe(ctx, log, eventlog.SubscriptionConfig{
-			Name: name, Store: store, Together: store.Together,
+			Name: name + "/1", Store: store, Together: store.Together,
 			Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[eventlog.Entry]) error {
 				e := job.Value.Event
 				if _, is := order.Becomes(e.Type); !is { // an event of a checkout
@@ -53,7 +56,7 @@ func Start(ctx context.Context, log *eventlog.Log, store *sqlstore.Store) (*View
 		if err != nil {
 			return nil, errors.Join(err, v.Close())
 		}
-		v.subs = append(v.subs, s)
+		v.subs[name] = s
 	}
 	return v, nil
 }

@@ -194,10 +194,14 @@ type Config[M any] struct {
 	// be rolled back. Default: false.
 	StrictLocking bool
 
-	// Strict is for tests: if [Holds] has failed in an attempt, the message
-	// fails for good with that error when the attempt ends, even if the handler
-	// ignores it, unless the handler returns [Widen]. Default: false.
+	// Strict is for tests: if [Holds] or [Touch] has failed in an attempt, the
+	// message fails for good with that error when the attempt ends, even if the
+	// handler ignores it, unless the handler returns [Widen]. Default: false.
 	Strict bool
+	// Touched is for tests: it is told of each call of [Touch] and [TouchData], on
+	// the goroutine that calls, before that goes on. It may be called by several at
+	// once, and its panic is the handler's. Default: nil.
+	Touched func(ctx context.Context, a Access)
 
 	// CancelGrace is how long before its deadline a shutdown ends the contexts
 	// of handlers that still run; it is at most half of the time that the

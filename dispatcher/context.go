@@ -77,6 +77,7 @@ type host struct {
 	// For the requests of a handler; both are nil for a call of DeadLetter.
 	attempts attempts
 	claim    claim
+	checked  bool // what handlers touch is checked
 }
 
 // attempts is implemented by a worker, for the handler that it runs under s.
@@ -89,12 +90,14 @@ type attempts interface {
 // implements it, and from Hold on the hold.
 type claim interface {
 	holds(s *scope, requests []lockkeys.Request) error
+	touch(ctx context.Context, s *scope, a Access)
+	held(s *scope) ([]lockkeys.Request, error)
 }
 
 // The phases of a scope. Release, Hold and Holds work on the message under the
 // mutex; the worker works on it without the mutex once the handler has
 // returned. To exclude each other, both must first change the phase from
-// handlerRuns to their own.
+// handlerRuns to their own. Touch and ClaimOf do what Holds does.
 //
 //	phase            what happens                        next phase
 //	handlerRuns      Release, Hold or Holds is called    handlerAsks

@@ -136,7 +136,7 @@ func New[M any](cfg Config[M]) (*Dispatcher[M], error) {
 	d.mu.events.init(&d.mu.Mutex)
 	for i := range cfg.Workers {
 		w := &worker[M]{d: d, index: i}
-		w.host = host{base: d.work, owner: d, worker: i, attempts: w, claim: w}
+		w.host = host{base: d.work, owner: d, worker: i, attempts: w, claim: w, checked: cfg.Strict || cfg.Touched != nil}
 		d.mu.workers = append(d.mu.workers, w)
 		go contain.Persist(w.loop)
 	}

@@ -91,4 +91,9 @@
 // A handler whose work continues in another process, or waits for an answer,
 // calls [Hold] and returns: its message keeps its keys, without a worker, until
 // it is finished by a call, or by a time limit.
+//
+// # Tests
+//
+// [Touch] finds keys that messages have not declared. Package interlocktest runs
+// handlers in all orders that are allowed here, and checks what they touch.
 package dispatcher

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,11 +31,12 @@ func Holds(ctx context.Context, requests ...lockkeys.Request) error {
 	return s.now().claim.holds(s, requests)
 }
 
-// NotHeldError is the error of [Holds] for a request that the message's claim
-// does not cover. It wraps [ErrNotHeld].
+// NotHeldError is the error of [Holds], or of [Touch], for a request that the
+// message's claim does not cover. It wraps [ErrNotHeld].
 type NotHeldError struct {
 	Request lockkeys.Request   // the first that is not covered
 	Claim   []lockkeys.Request // what the message holds
+	Caller  string             // who called Touch, as file:line; "" for Holds
 }
 
 // Error names the request, the message's claim, and what to declare.
@@ -43,16 +45,33 @@ func (e *NotHeldError) Error() string {
 	if e.Request.Mode == lockkeys.Shared {
 		how = "Shared"
 	}
-	return fmt.Sprintf("dispatcher: %v is not covered by the message's claim %v: "+
+	touched := ""
+	if e.Caller != "" {
+		touched = ", touched at " + e.Caller + ","
+	}
+	return fmt.Sprintf("dispatcher: %v%s is not covered by the message's claim %v: "+
 		"add claim.%s of %v or an ancestor in Config.Keys, or ask for it with Widen in the handler",
-		e.Request, e.Claim, how, e.Request.Key)
+		e.Request, touched, e.Claim, how, e.Request.Key)
 }
 
 // Unwrap returns [ErrNotHeld].
 func (e *NotHeldError) Unwrap() error { return ErrNotHeld }
 
 // holds is Holds for the message that w runs under s.
-func (w *worker[M]) holds(s *scope, requests []lockkeys.Request) error {
+func (w *worker[M]) holds(s *scope, requests []lockkeys.Request) (err error) {
+	over := w.running(s, func(batch []*task[M]) { err = w.d.holdsLocked(batch, "", requests...) })
+	return cmp.Or(over, err)
+}
+
+// holds is Holds for the message of h, whether its handler runs or it is held.
+func (h *hold[M]) holds(s *scope, requests []lockkeys.Request) (err error) {
+	over := h.running(s, func(batch []*task[M]) { err = h.d.holdsLocked(batch, "", requests...) })
+	return cmp.Or(over, err)
+}
+
+// running calls look, under the mutex, with the messages that w runs under s. The
+// error is ErrNoHandler if their handler has returned.
+func (w *worker[M]) running(s *scope, look func(batch []*task[M])) error {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	if !s.beginUse() {
@@ -60,30 +79,33 @@ func (w *worker[M]) holds(s *scope, requests []lockkeys.Request) error {
 	}
 	defer s.endUse()
 	if w.isChain() {
-		return w.d.holdsLocked(w.batch[w.chain-1:w.chain], requests)
+		look(w.batch[w.chain-1 : w.chain])
+	} else {
+		look(w.batch)
 	}
-	return w.d.holdsLocked(w.batch, requests)
+	return nil
 }
 
-// holds is Holds for the message of h, whether its handler runs or it is held.
-func (h *hold[M]) holds(_ *scope, requests []lockkeys.Request) error {
+// running is that of a worker for the message of h, until it is finished.
+func (h *hold[M]) running(_ *scope, look func(batch []*task[M])) error {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	if h.state == holdOver {
 		return ErrNoHandler
 	}
-	return h.d.holdsLocked([]*task[M]{h.t}, requests)
+	look([]*task[M]{h.t})
+	return nil
 }
 
-// holdsLocked is Holds for the messages of a batch. With Config.Strict it records
-// the first failure, for the first of them.
-func (d *Dispatcher[M]) holdsLocked(batch []*task[M], requests []lockkeys.Request) error {
+// holdsLocked is Holds for the messages of a batch, or Touch with its caller. With
+// Config.Strict it records the first failure, for the first of them.
+func (d *Dispatcher[M]) holdsLocked(batch []*task[M], caller string, requests ...lockkeys.Request) error {
 	for _, r := range requests {
 		if slices.ContainsFunc(batch, func(t *task[M]) bool { return t.claim.Covers(r) }) {
 			continue
 		}
 		t := batch[0]
-		err := &NotHeldError{Request: r, Claim: slices.Clone(t.claim.Requests())}
+		err := &NotHeldError{Request: r, Claim: slices.Clone(t.claim.Requests()), Caller: caller}
 		if d.cfg.Strict && t.more().notHeld == nil {
 			t.extra.notHeld = err
 		}

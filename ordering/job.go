@@ -41,14 +41,20 @@ type Commitment interface {
 // NewJob returns a job for an event without a [Sequencer], in a term and with
 // the given fencing tokens, for tests of stores and handlers.
 func NewJob(term Term, e *Event, fences []int64) Job[*Event] {
+	return NewJobOf(term, e, e, fences)
+}
+
+// NewJobOf is [NewJob] with a value, for tests of handlers that have
+// [Config.Decode]. See package orderingtest.
+func NewJobOf[T any](term Term, e *Event, value T, fences []int64) Job[T] {
 	info := term.Info()
-	it := &item[*Event]{event: e, value: e, term: &info, attempts: 1, started: time.Now()}
+	it := &item[T]{event: e, value: value, term: &info, attempts: 1, started: time.Now()}
 	for _, p := range e.Positions {
 		it.Add(p.Stream, p.Place(), p.End)
 	}
 	it.prepare()
 	it.fences, it.known = fences, nil
-	return Job[*Event]{e, e, it}
+	return Job[T]{e, value, it}
 }
 
 // Attempt returns the number of calls of the handler for the event, including

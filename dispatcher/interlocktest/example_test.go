@@ -2,7 +2,6 @@ package interlocktest_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/interlock-go/interlock/dispatcher"
@@ -33,44 +32,40 @@ func (l *ledger) deposit(ctx context.Context, m deposit) error {
 	return nil
 }
 
-// A test of a handler, in a hundred orders: TestDeposits(t *testing.T) would have
-// this body.
-func ExampleRun() {
-	TestDeposits := func(t *testing.T) {
-		interlocktest.Run(t, func(r *interlocktest.Round[deposit]) {
-			l := &ledger{balance: map[string]int{}}
-			for range 20 {
-				r.Submit(deposit{"7", 1 + r.Rand.IntN(100)})
-			}
-			history := r.Dispatch(dispatcher.Config[deposit]{Keys: keys, Handler: l.deposit})
-			want := 0
-			for _, a := range history.Attempts {
-				want += a.Message.amount
-			}
-			if l.balance["7"] != want {
-				r.T.Errorf("%d on the account, want %d", l.balance["7"], want)
-			}
-		})
-	}
-	fmt.Println(testing.RunTests(all, []testing.InternalTest{{Name: "TestDeposits", F: TestDeposits}}))
-	// Output: true
+// testDeposits is a test of the handler, in a hundred orders.
+func testDeposits(t *testing.T) {
+	interlocktest.Run(t, func(r *interlocktest.Round[deposit]) {
+		l := &ledger{balance: map[string]int{}}
+		for range 20 {
+			r.Submit(deposit{"7", 1 + r.Rand.IntN(100)})
+		}
+		history := r.Dispatch(dispatcher.Config[deposit]{Keys: keys, Handler: l.deposit})
+		want := 0
+		for _, a := range history.Attempts {
+			want += a.Message.amount
+		}
+		if l.balance["7"] != want {
+			r.T.Errorf("%d on the account, want %d", l.balance["7"], want)
+		}
+	})
 }
 
-// A handler called by itself, in a test: what it asks of its message is real, and what
-// it touches must be declared.
-func ExampleNewCall() {
-	TestDeposit := func(t *testing.T) {
-		l, m := &ledger{balance: map[string]int{}}, deposit{"7", 100}
-		call := interlocktest.NewCall(t, lockkeys.Request{Key: m.key()})
-		if err := l.deposit(call.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		if touched := call.Touched(); len(touched) != 1 || l.balance["7"] != 100 {
-			t.Error(touched, l.balance)
-		}
+// testDeposit calls the handler by itself: what it asks of its message is real, and
+// what it touches must be declared.
+func testDeposit(t *testing.T) {
+	l, m := &ledger{balance: map[string]int{}}, deposit{"7", 100}
+	call := interlocktest.NewCall(t, lockkeys.Request{Key: m.key()})
+	if err := l.deposit(call.Context(), m); err != nil {
+		t.Fatal(err)
 	}
-	fmt.Println(testing.RunTests(all, []testing.InternalTest{{Name: "TestDeposit", F: TestDeposit}}))
-	// Output: true
+	if touched := call.Touched(); len(touched) != 1 || l.balance["7"] != 100 {
+		t.Error(touched, l.balance)
+	}
 }
 
-func all(_, _ string) (bool, error) { return true, nil }
+// Two tests of a handler: in all orders, and alone.
+func Example() {
+	var t *testing.T // that of TestDeposits and TestDeposit
+	testDeposits(t)
+	testDeposit(t)
+}

@@ -3,7 +3,6 @@ package orderingtest_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -50,36 +49,34 @@ func balance(t *testing.T, store *sqlstore.Store) (amount int) {
 	return amount
 }
 
-// A test of a handler whose process ends before, during and after each of its commits.
-func ExampleEachCrash() {
-	TestPay := func(t *testing.T) {
-		orderingtest.EachCrash(t, func(t *testing.T, crash *orderingtest.Crash) {
-			store := open(t)
-			orderingtest.Deliver(t, crash, ordering.Config[*ordering.Event]{Store: store, Handler: sqlstore.InTx(store, pay)}, payments(2)...)
-			if n := balance(t, store); n != 2 {
-				t.Errorf("the balance is %d, want 2", n)
-			}
-		})
-	}
-	fmt.Println(testing.RunTests(all, []testing.InternalTest{{Name: "TestPay", F: TestPay}}))
-	// Output: true
-}
-
-// A handler called by itself.
-func ExampleNewJob() {
-	TestPayOnce := func(t *testing.T) {
+// testPay is a test of the handler in a process that ends before, during and after each
+// of its commits.
+func testPay(t *testing.T) {
+	orderingtest.EachCrash(t, func(t *testing.T, crash *orderingtest.Crash) {
 		store := open(t)
-		job := orderingtest.NewJob(t, store, payments(1)[0], payments(1)[0])
-		call := orderingtest.NewCall(t, job, nil)
-		if err := sqlstore.InTx(store, pay)(call.Context(), job); err != nil {
-			t.Fatal(err)
+		orderingtest.Deliver(t, crash, ordering.Config[*ordering.Event]{Store: store, Handler: sqlstore.InTx(store, pay)}, payments(2)...)
+		if n := balance(t, store); n != 2 {
+			t.Errorf("the balance is %d, want 2", n)
 		}
-		if n := balance(t, store); n != 1 || !job.IsCommitted() {
-			t.Errorf("the balance is %d, want 1", n)
-		}
-	}
-	fmt.Println(testing.RunTests(all, []testing.InternalTest{{Name: "TestPayOnce", F: TestPayOnce}}))
-	// Output: true
+	})
 }
 
-func all(_, _ string) (bool, error) { return true, nil }
+// testPayAlone calls the handler by itself.
+func testPayAlone(t *testing.T) {
+	store := open(t)
+	job := orderingtest.NewJob(t, store, payments(1)[0], payments(1)[0])
+	call := orderingtest.NewCall(t, job, nil)
+	if err := sqlstore.InTx(store, pay)(call.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if n := balance(t, store); n != 1 || !job.IsCommitted() {
+		t.Errorf("the balance is %d, want 1", n)
+	}
+}
+
+// Two tests of a handler: with crashes, and alone.
+func Example() {
+	var t *testing.T // that of TestPay and TestPayAlone
+	testPay(t)
+	testPayAlone(t)
+}

@@ -2,12 +2,14 @@ package ordering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/ordering/internal/core"
 )
 
 // View implements [view.Source]: what package inspect shows of the sequencer. Its messages
@@ -58,21 +60,24 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 	return v, nil
 }
 
-// Act implements [view.Operated] with Resume, Skip and Drop; the target is a stream.
+// Act implements [view.Operated] with Resume, Skip and Drop. The target is the position
+// from which on a stream is closed, as in a Parking. If it is closed elsewhere by then,
+// nothing is done, and the error wraps [ErrNotParked]: another event is not given up in
+// place of the one that an operator has seen.
 func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
-	stream, err := lockkeys.Parse(a.Target)
+	kinds := map[string]core.DecisionKind{view.Resume: core.Resume, view.Skip: core.SkipHead, view.Drop: core.Drop}
+	kind, known := kinds[a.Name]
+	if !known {
+		return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
+	}
+	list, err := ParseSequenceID(a.Target, lockkeys.Root())
+	if err == nil && len(list) != 1 {
+		err = errors.New("it must be one")
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no stream: %w", view.ErrAction, a.Target, err)
+		return fmt.Errorf("%w: %.80q is no position: %w", view.ErrAction, a.Target, err)
 	}
-	switch a.Name {
-	case view.Resume:
-		return s.Resume(ctx, stream)
-	case view.Skip:
-		return s.Skip(ctx, stream)
-	case view.Drop:
-		return s.Drop(ctx, stream)
-	}
-	return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
+	return s.operate(ctx, &core.Decision{Kind: kind, Key: list[0].Stream, At: list[0].Place()})
 }
 
 // parkedTable lists the parkings of streams that conflict with the query's key.
@@ -109,7 +114,7 @@ func (s *Sequencer[T]) parkedTable(ctx context.Context, q view.Query) (view.Tabl
 			Actions: []string{view.Resume, view.Skip, view.Drop},
 		}
 		if len(p.Streams) > 0 {
-			row.Target = p.Streams[0].Stream.String()
+			row.Target = p.Streams[0].Position().String()
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -56,9 +56,14 @@ func TestView(t *testing.T) {
 		act := func(name, target string) error {
 			return r.seq.Act(dispatcher.WithOperator(t.Context(), "ann", "the client was called"), view.Action{Name: name, Target: target})
 		}
-		assert.ErrorIs(t, act("burn", "a"), view.ErrAction)
-		assert.ErrorIs(t, act("skip", "a//b"), view.ErrAction)
-		assert.ErrorIs(t, act("skip", "d"), ErrNotParked)
+		assert.ErrorIs(t, act("burn", "a=1"), view.ErrAction)
+		for _, target := range []string{"a", "a=1, b=1", "a//b=1", ""} {
+			assert.ErrorIs(t, act("skip", target), view.ErrAction, target)
+		}
+		assert.ErrorIs(t, act("skip", "d=1"), ErrNotParked)
+		for _, name := range []string{"resume", "skip", "drop"} { // a page that is old
+			assert.ErrorIs(t, act(name, "a=2"), ErrNotParked)
+		}
 		require.NoError(t, act("skip", parked.Rows[0].Target))
 		synctest.Wait()
 		assert.Equal(t, []string{"transfer"}, r.ran())
@@ -68,6 +73,15 @@ func TestView(t *testing.T) {
 		require.Len(t, decided.Rows, 1)
 		assert.Equal(t, []string{"withdrawal", "a=1"}, decided.Rows[0].Cells[:2])
 		assert.Equal(t, []string{"ann", "the client was called"}, decided.Rows[0].Cells[3:5])
+
+		t.Log("a button of an old page gives up what it was shown for, or nothing")
+		r.failing("second", errors.New("no money"))
+		r.offer(ev("second", "a=3"))
+		assert.ErrorIs(t, act("skip", "a=1"), ErrNotParked)
+		assert.ErrorContains(t, act("skip", "a=1"), "look again")
+		assert.Len(t, r.parked(), 1)
+		require.NoError(t, act("drop", "a=3"))
+		assert.Empty(t, r.parked())
 		open()
 	})
 }

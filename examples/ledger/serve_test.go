@@ -281,7 +281,7 @@ func TestServePage(t *testing.T) {
 				code, _ = ask("GET", "/interlock/", "", "")
 				require.Equal(t, 401, code)
 			}
-			code, answer = ask("POST", "/interlock/act", "source=ledger&action=skip&target=A&why=the+sender+has+lost+it", "ann")
+			code, answer = ask("POST", "/interlock/act", "source=ledger&action=skip&target=A%3D1&why=the+sender+has+lost+it", "ann")
 			require.Equal(t, 200, code, answer)
 			if args != nil {
 				require.Contains(t, answer, `"who": "ann"`)

@@ -238,7 +238,7 @@ func TestAnEntryThatCannotBeReadParksTheSubscription(t *testing.T) {
 		}
 
 		t.Log("it is given up, and all goes on")
-		require.NoError(t, s.Act(dispatcher.WithOperator(t.Context(), "ann", "a broken disk"), view.Action{Name: view.Skip, Target: "log/0"}))
+		require.NoError(t, s.Act(dispatcher.WithOperator(t.Context(), "ann", "a broken disk"), view.Action{Name: view.Skip, Target: "log/0=10"}))
 		require.Eventually(t, func() bool { return s.CatchUp(within(t)) == nil }, waitAtMost, time.Millisecond)
 		got := b.rows(t, "model")
 		total := 0

@@ -15,6 +15,7 @@ type commitment struct {
 	in      input
 	who     string // the operator, and the reason
 	why     string
+	seen    time.Time     // if not zero: nothing has happened to the run since
 	limit   time.Duration // of the transaction; 0 for none of its own
 	patient bool          // errors of the store are waited out
 	// change, if set, writes what belongs to it, and returns the state afterwards. With
@@ -79,6 +80,9 @@ func (c *Coordinator) try(ctx context.Context, a *active, m commitment) (next *r
 	}
 	called := false
 	err = c.cfg.Store.WriteIn(ctx, c.term, func(ctx context.Context, tx *sql.Tx) error {
+		if !m.seen.IsZero() && toMicros(a.row.changed) != toMicros(m.seen) {
+			return fmt.Errorf("%w, as it was at %v: look again", ErrNotParked, m.seen)
+		}
 		n, in := a.row.clone(), m.in
 		if m.change != nil {
 			called = true

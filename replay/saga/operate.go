@@ -17,38 +17,39 @@ import (
 // already it does nothing. The error wraps [ErrPastPivot], [ErrNoRun] or an
 // [*EndedError], or is that of ctx, of the store, or of [Coordinator.Err].
 func (c *Coordinator) Cancel(ctx context.Context, id, reason string) error {
-	return c.operate(ctx, "canceled", id, input{kind: canceled, err: "canceled: " + text(reason)})
+	return c.operate(ctx, "canceled", id, input{kind: canceled, err: "canceled: " + text(reason)}, time.Time{})
 }
 
 // Undo is Cancel by an operator, see [dispatcher.WithOperator], who may also turn back a
 // run that is parked because its pivot has failed, and perhaps was done: by that the
 // operator says that it was not. If the pivot has an Undo, that is called.
 func (c *Coordinator) Undo(ctx context.Context, id string) error {
-	return c.operate(ctx, "turned back", id, input{kind: undo, err: "turned back by an operator"})
+	return c.operate(ctx, "turned back", id, input{kind: undo, err: "turned back by an operator"}, time.Time{})
 }
 
 // Resume lets a parked run go on: what has failed is tried again, as often as at first.
 // The error wraps [ErrNotParked], or is like that of [Coordinator.Cancel].
 func (c *Coordinator) Resume(ctx context.Context, id string) error {
-	return c.operate(ctx, "resumed", id, input{kind: resume})
+	return c.operate(ctx, "resumed", id, input{kind: resume}, time.Time{})
 }
 
 // Skip lets a parked run go on as if what has failed was done: the step counts as
 // completed, or while the run is compensated, as undone. So it is for operators who
 // have done that by hand. The errors are those of Resume.
 func (c *Coordinator) Skip(ctx context.Context, id string) error {
-	return c.operate(ctx, "skipped", id, input{kind: skip})
+	return c.operate(ctx, "skipped", id, input{kind: skip}, time.Time{})
 }
 
 // Drop ends a parked run as it is: nothing more is done or undone, and its keys are
 // released. Its record and history stay. The errors are those of Resume.
 func (c *Coordinator) Drop(ctx context.Context, id string) error {
-	return c.operate(ctx, "dropped", id, input{kind: drop})
+	return c.operate(ctx, "dropped", id, input{kind: drop}, time.Time{})
 }
 
-// operate makes a decision about a run durable, with the operator in ctx.
-func (c *Coordinator) operate(ctx context.Context, did, id string, in input) error {
-	if err := c.decide(ctx, id, in); err != nil {
+// operate makes a decision about a run durable, with the operator in ctx: if seen is not
+// zero, only if nothing has happened to the run since.
+func (c *Coordinator) operate(ctx context.Context, did, id string, in input, seen time.Time) error {
+	if err := c.decide(ctx, id, in, seen); err != nil {
 		return fmt.Errorf("saga: run %.80q could not be %s: %w", id, did, err)
 	}
 	who, why := dispatcher.OperatorOf(ctx)
@@ -56,7 +57,7 @@ func (c *Coordinator) operate(ctx context.Context, did, id string, in input) err
 	return nil
 }
 
-func (c *Coordinator) decide(ctx context.Context, id string, in input) error {
+func (c *Coordinator) decide(ctx context.Context, id string, in input, seen time.Time) error {
 	a, err := c.find(ctx, id)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func (c *Coordinator) decide(ctx context.Context, id string, in input) error {
 		return err
 	}
 	defer a.unlock()
-	m := commitment{in: in}
+	m := commitment{in: in, seen: seen}
 	m.who, m.why = dispatcher.OperatorOf(ctx)
 	for {
 		if err := c.Err(); err != nil {

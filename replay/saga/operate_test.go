@@ -2,6 +2,7 @@ package saga_test
 
 import (
 	"context"
+	"fmt"
 	"database/sql"
 	"sync/atomic"
 	"testing"
@@ -76,12 +77,16 @@ func TestParked(t *testing.T) {
 		table := seen.Tables[0]
 		require.Len(t, table.Rows, 3)
 		assert.Equal(t, 1, table.Hidden)
-		assert.Equal(t, "resume", table.Rows[0].Target)
 		assert.Equal(t, []string{"resume", "checkout v1", "parked", "pay (undoing, 1 failed)", "away", product("resume").String()}, table.Rows[0].Cells[:6])
 		assert.Equal(t, []string{"resume", "skip", "drop", "undo"}, table.Rows[0].Actions)
-		require.ErrorIs(t, c.Act(asAnn, view.Action{Name: "burn", Target: "skip"}), view.ErrAction)
+		for _, bad := range []view.Action{{Name: "burn", Target: table.Rows[1].Target}, {Name: view.Skip, Target: "skip"}, {Name: view.Skip, Target: "skip @x"}} {
+			require.ErrorIs(t, c.Act(asAnn, bad), view.ErrAction)
+		}
 
-		require.NoError(t, c.Act(asAnn, view.Action{Name: view.Skip, Target: "skip"}))
+		require.NoError(t, c.Act(asAnn, view.Action{Name: view.Skip, Target: table.Rows[1].Target}))
+		for _, old := range []string{view.Resume, view.Skip, view.Drop} { // of a page that was not reloaded
+			require.Error(t, c.Act(asAnn, view.Action{Name: old, Target: table.Rows[1].Target}))
+		}
 		assert.Equal(t, saga.Compensated, ended(t, c, "skip").Status)
 		closed("skip", false)
 		assert.Equal(t, []string{"reserved", "paid", "released"}, effectsOf(t, store, "skip"))
@@ -92,6 +97,10 @@ func TestParked(t *testing.T) {
 		assert.Equal(t, []string{"reserved", "paid"}, effectsOf(t, store, "drop"))
 		require.NoError(t, c.Resume(asAnn, "again"))
 		until(t, c, "again", func(r saga.Run) bool { return count(r, saga.SagaParked) == 2 })
+		was, err := c.Run(t.Context(), "again")
+		require.NoError(t, err)
+		old := fmt.Sprintf("again @%d", was.Changed.Add(-time.Microsecond).UnixMicro())
+		require.ErrorIs(t, c.Act(asAnn, view.Action{Name: view.Skip, Target: old}), saga.ErrNotParked, "it is parked anew")
 		possible.Store(true)
 		require.NoError(t, c.Resume(asAnn, "resume"))
 		assert.Equal(t, saga.Compensated, ended(t, c, "resume").Status)

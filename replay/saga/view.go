@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func rowOf(r Run) view.Row {
 	row := view.Row{
 		Cells: []string{r.ID, fmt.Sprintf("%s v%d", r.Definition, r.Version), r.Status.String(), step, failed,
 			strings.Join(kept, ", "), r.Changed.UTC().Format(time.DateTime)},
-		Target: r.ID, Actions: []string{actRetry, actUndo},
+		Target: targetOf(r), Actions: []string{actRetry, actUndo},
 	}
 	if r.Status == Parked {
 		row.Actions = []string{view.Resume, view.Skip, view.Drop, actUndo}
@@ -99,20 +100,34 @@ func rowOf(r Run) view.Row {
 	return row
 }
 
-// Act implements [view.Operated] with Resume, Skip, Drop, "retry" and "undo"; the target is
-// the ID of a run.
+// targetOf names a run as it is: its ID and the time of its last change.
+func targetOf(r Run) string { return fmt.Sprintf("%s @%d", r.ID, toMicros(r.Changed)) }
+
+// Act implements [view.Operated] with Resume, Skip, Drop, "retry" and "undo". The target is
+// that of a row of the View. If something has happened to the run since, nothing is done,
+// and the error wraps [ErrNotParked] or [ErrNotStuck]: another step is not skipped in place
+// of the one that an operator has seen.
 func (c *Coordinator) Act(ctx context.Context, a view.Action) error {
+	at := strings.LastIndex(a.Target, " @")
+	if at < 0 {
+		return fmt.Errorf("%w: %.80q is no run as it was seen", view.ErrAction, a.Target)
+	}
+	changed, err := strconv.ParseInt(a.Target[at+2:], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: %.80q is no run as it was seen", view.ErrAction, a.Target)
+	}
+	id, seen := a.Target[:at], fromMicros(changed)
 	switch a.Name {
 	case view.Resume:
-		return c.Resume(ctx, a.Target)
+		return c.operate(ctx, "resumed", id, input{kind: resume}, seen)
 	case view.Skip:
-		return c.Skip(ctx, a.Target)
+		return c.operate(ctx, "skipped", id, input{kind: skip}, seen)
 	case view.Drop:
-		return c.Drop(ctx, a.Target)
-	case actRetry:
-		return c.Retry(ctx, a.Target)
+		return c.operate(ctx, "dropped", id, input{kind: drop}, seen)
 	case actUndo:
-		return c.Undo(ctx, a.Target)
+		return c.operate(ctx, "turned back", id, input{kind: undo, err: "turned back by an operator"}, seen)
+	case actRetry:
+		return c.Retry(ctx, id) // which repeats what is going to be done anyway
 	}
 	return fmt.Errorf("%w: %.80q: use resume, skip, drop, retry or undo", view.ErrAction, a.Name)
 }

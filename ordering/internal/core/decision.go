@@ -15,6 +15,7 @@ type Decision struct {
 	Kind  DecisionKind
 	Key   lockkeys.Key
 	Last  uint64 // with SkipTo: the last number
+	At    uint64 // if not 0: only if the stream is closed from this number on, as the operator has seen
 	By    string // the operator
 	Why   error  // the reason, for records of events given up and numbers skipped
 	Owner any    // for the caller
@@ -182,8 +183,8 @@ func (m *Machine) begin(d *Decision) (over, blocked bool, err error) {
 			return false, true, nil
 		}
 		st := slots[0].stream
-		if d.Kind <= Drop && st.parking == nil {
-			return true, false, m.cfg.Host.NotParkedError(d.Key)
+		if d.Kind <= Drop && (st.parking == nil || d.At != 0 && d.At != st.parking.closes(st)) {
+			return true, false, m.cfg.Host.NotParkedError(d.Key, d.At)
 		}
 		d.stream, d.parking = st, st.parking
 		st.pins++

@@ -59,7 +59,7 @@ type Host interface {
 	GapError(r Range, cause error) error
 	TooFarError(r Range, n uint64) error
 	SpreadError(p ParkingState) error
-	NotParkedError(key lockkeys.Key) error
+	NotParkedError(key lockkeys.Key, at uint64) error
 	LostError(e *Event) error
 }
 

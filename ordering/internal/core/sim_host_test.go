@@ -502,8 +502,10 @@ func (hostOf) ContradictionError(events []*Event) error {
 func (hostOf) EndedError(e *Event) error {
 	return fmt.Errorf("%v is behind the end", e.Owner.(*delivery).m)
 }
-func (hostOf) GapError(r Range, cause error) error   { return fmt.Errorf("gap %v: %w", r, cause) }
-func (hostOf) TooFarError(r Range, n uint64) error   { return fmt.Errorf("too far: %d of %v", n, r) }
-func (hostOf) SpreadError(p ParkingState) error      { return fmt.Errorf("%s spreads too far", p.ID) }
-func (hostOf) NotParkedError(key lockkeys.Key) error { return fmt.Errorf("%s is not parked", key) }
-func (hostOf) LostError(*Event) error                { return errLost }
+func (hostOf) GapError(r Range, cause error) error { return fmt.Errorf("gap %v: %w", r, cause) }
+func (hostOf) TooFarError(r Range, n uint64) error { return fmt.Errorf("too far: %d of %v", n, r) }
+func (hostOf) SpreadError(p ParkingState) error    { return fmt.Errorf("%s spreads too far", p.ID) }
+func (hostOf) NotParkedError(key lockkeys.Key, at uint64) error {
+	return fmt.Errorf("%s is not parked at %d", key, at)
+}
+func (hostOf) LostError(*Event) error { return errLost }

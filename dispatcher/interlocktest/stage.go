@@ -244,7 +244,7 @@ func (s *stage[M]) end() (*History[M], []string) {
 func (s *stage[M]) idsLocked(c *call) []uint64 {
 	started := s.started[c.workerID]
 	i := slices.Index(started, c.id)
-	if c.messages == 1 || i < 0 {
+	if i < 0 {
 		return []uint64{c.id}
 	}
 	s.started[c.workerID] = started[i+c.messages:]

@@ -105,7 +105,7 @@ func (s *turns) next() bool {
 	var pause time.Duration
 	switch s.rand.IntN(8) {
 	case 0:
-		pause = time.Duration(s.rand.Int64N(int64(s.pause) + 1))
+		pause = time.Duration(s.rand.Int64N(int64(max(s.pause, 0)) + 1))
 	case 1:
 		pause = max(0, time.Until(s.due))
 	default:

@@ -2,12 +2,14 @@ package orderingtest
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/interlocktest"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
@@ -53,4 +55,35 @@ func TestCall(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, dispatcher.Holds(call.Context(), lockkeys.Request{Key: lockkeys.Must("x"), Mode: lockkeys.Shared}))
+}
+
+// said is a test that keeps what is said against it.
+type said struct {
+	testing.TB
+	end  func()
+	text []string
+}
+
+func (s *said) Cleanup(f func())  { s.end = f }
+func (s *said) Error(args ...any) { s.text = append(s.text, fmt.Sprint(args...)) }
+
+// TestTouched: what handlers of a sequencer touch is checked, too.
+func TestTouched(t *testing.T) {
+	s := &said{TB: t}
+	Deliver(t, &Crash{}, ordering.Config[*event]{
+		Store: ordering.NewMemory(),
+		Dispatcher: dispatcher.Config[job]{
+			Touched: interlocktest.Touched(s),
+			Name:    func(job job) string { return "event " + job.Event.ID },
+		},
+		Handler: func(ctx context.Context, job job) error {
+			dispatcher.Touch(ctx, lockkeys.Must("account", "a"), lockkeys.Exclusive)
+			return nil
+		},
+	}, events(2)...)
+	s.end()
+	require.Len(t, s.text, 2)
+	require.Contains(t, s.text[0], "event 1 [account/b]", "the second is not of account a")
+	require.Contains(t, s.text[0], "job_test.go:")
+	require.Contains(t, s.text[1], "nothing keeps these two apart")
 }

@@ -188,6 +188,7 @@ func (c *Coordinator) goOn(a *active) {
 		c.mu.Lock()
 		full := len(c.mu.runs) >= c.cfg.MaxRuns
 		delete(c.mu.runs, a.row.id)
+		c.tellEnd(a.row.id, a.row.rec.Status)
 		c.mu.Unlock()
 		a.wakeAll()
 		if full {

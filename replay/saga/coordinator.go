@@ -55,7 +55,8 @@ type Coordinator struct {
 
 	mu struct {
 		sync.Mutex
-		runs map[string]*active // taken up, and not ended
+		runs    map[string]*active       // taken up, and not ended
+		awaited map[string][]chan Status // by ID: who awaits the end
 	}
 }
 
@@ -76,7 +77,7 @@ func New(ctx context.Context, cfg Config, definitions ...Registered) (*Coordinat
 		cfg: cfg, definitions: map[pin]*definition{}, newest: map[string]*definition{}, byType: map[reflect.Type]*definition{},
 		log: loglimit.Limit{Lines: 10, Every: time.Minute}, notice: make(chan struct{}, 1), expired: make(chan *active), taking: make(chan struct{}, 1),
 	}
-	c.mu.runs = map[string]*active{}
+	c.mu.runs, c.mu.awaited = map[string]*active{}, map[string][]chan Status{}
 	var list []*definition
 	for _, r := range definitions {
 		list = append(list, r.d)

@@ -173,14 +173,24 @@ var of = map[[2]string]string{
 	{saga.SagaCompensated, ""}:      order.WasCancelled,
 }
 
-// Record returns the function that keeps the events of checkouts in the event log, each on
-// the stream checkout/<order>, and with it what it means for its order, on order/<order>:
-// both in the transaction of the saga.
+// Means returns the type of the event that an event of a checkout means for its order, if
+// any.
+func Means(e saga.Entry) (kind string, means bool) {
+	kind, means = of[[2]string{e.Type, e.Step}]
+	return kind, means
+}
+
+// Record returns the function that keeps the events of checkouts in the event log, all but
+// intents, each on the stream checkout/<order>, and with it what it means for its order,
+// on order/<order>: both in the transaction of the saga.
 func Record(log *eventlog.Log, orders eventlog.Aggregate[order.Order]) func(context.Context, *sql.Tx, *ordering.Event) error {
 	return func(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
 		var entry saga.Entry
 		if err := json.Unmarshal(e.Payload, &entry); err != nil {
 			return err
+		}
+		if entry.Type == saga.StepStarted { // an intent, which the saga's own history has
+			return nil
 		}
 		id := e.CorrelationID
 		stream, err := lockkeys.New("checkout", id)
@@ -189,7 +199,7 @@ func Record(log *eventlog.Log, orders eventlog.Aggregate[order.Order]) func(cont
 		}
 		recorded := *e
 		recorded.Positions = []ordering.Position{{Stream: stream}}
-		kind, means := of[[2]string{entry.Type, entry.Step}]
+		kind, means := Means(entry)
 		if !means {
 			_, err = log.Append(ctx, tx, []*ordering.Event{&recorded})
 			return err

@@ -69,7 +69,9 @@ type Crash struct {
 	mu       sync.Mutex
 	commits  int             // begun so far
 	armed    *ordering.Event // the commit for this one is the moment
-	happened chan struct{}   // closed by the crash; nil if there is none to come
+	fenced   bool            // the crash has come, and the next term has begun
+	broken   error           // of a store that does not heed that
+	happened chan struct{}   // of a sequencer: closed by the crash
 }
 
 // over reports whether the process has ended.
@@ -80,6 +82,14 @@ func (c *Crash) over() bool {
 	default:
 		return false
 	}
+}
+
+// restart is called when a sequencer has ended. The error is that of the store.
+func (c *Crash) restart() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fenced, c.armed = false, nil
+	return c.broken
 }
 
 // next counts a commit, and returns the point at which the process ends, or 0.
@@ -96,6 +106,23 @@ func (c *Crash) next() Point {
 func (c *Crash) end() {
 	close(c.happened)
 	c.fence()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fenced = true
+}
+
+// isFenced reports whether the store is to refuse all from now on.
+func (c *Crash) isFenced() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fenced
+}
+
+// late is called after a commit that the store had to refuse.
+func (c *Crash) late(e *ordering.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = fmt.Errorf("the store has committed event %s in a term that was over", e.Name())
 }
 
 // around makes a commit, or what comes with it.
@@ -158,7 +185,11 @@ func crashing[T any](c *Crash, cfg ordering.Config[T]) ordering.Config[T] {
 		if point == Before {
 			c.end()
 		}
+		late := c.isFenced()
 		err := handler(ctx, job)
+		if late && err == nil && job.IsCommitted() {
+			c.late(job.Event)
+		}
 		if err == nil && !job.IsCommitted() && point != Before && point != 0 {
 			c.arm(job.Event)
 			return nil
@@ -220,7 +251,14 @@ type term struct {
 
 // Commit makes the commit of a handler that has counted it, or one of its own.
 func (t term) Commit(ctx context.Context, r ordering.Record) error {
-	commit := func() error { return t.Term.Commit(ctx, r) }
+	commit := func() error {
+		late := t.crash.isFenced()
+		err := t.Term.Commit(ctx, r)
+		if late && err == nil {
+			t.crash.late(r.Event)
+		}
+		return err
+	}
 	switch {
 	case t.crash.isArmed(r.Event):
 		return t.crash.committed(t.crash.Point, commit())

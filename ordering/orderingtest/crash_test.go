@@ -264,6 +264,35 @@ func TestStops(t *testing.T) {
 	require.Equal(t, "before during after Point(0)", fmt.Sprint(Before, During, After, Point(0)))
 }
 
+// lax is a store that commits in terms that are over.
+type lax struct{ ordering.Store }
+
+type laxTerm struct{ ordering.Term }
+
+func (l lax) Begin(ctx context.Context, c ordering.Consumer) (ordering.Term, error) {
+	t, err := l.Store.Begin(ctx, c)
+	return laxTerm{t}, err
+}
+
+func (l laxTerm) Commit(ctx context.Context, r ordering.Record) error {
+	if err := l.Term.Commit(ctx, r); !errors.Is(err, ordering.ErrFenced) {
+		return err
+	}
+	return nil
+}
+
+// TestLaxStore: a store that does not refuse what comes too late fails the test.
+func TestLaxStore(t *testing.T) {
+	_, err := deliver(t.Context(), &Crash{Point: Before, Commit: 1}, ordering.Config[*event]{
+		Store: lax{ordering.NewMemory()}, Handler: func(context.Context, job) error { return nil },
+	}, events(1))
+	require.ErrorContains(t, err, "the store has committed event 0 in a term that was over")
+	_, err = deliver(t.Context(), &Crash{Point: Before, Commit: 1}, ordering.Config[*event]{
+		Store: ordering.NewMemory(), Handler: func(_ context.Context, job job) error { job.Committed(); return nil },
+	}, events(1))
+	require.ErrorContains(t, err, "in a term that was over", "it only says so")
+}
+
 // TestEachCrashFails: in a process of its own, after the crash that finds it.
 func TestEachCrashFails(t *testing.T) {
 	if os.Getenv("ORDERINGTEST_FAILING") == "" {

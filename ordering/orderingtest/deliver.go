@@ -44,6 +44,9 @@ func deliver[T any](ctx context.Context, crash *Crash, cfg ordering.Config[T], e
 		crash.happened = make(chan struct{})
 		s.complete = make(chan struct{})
 		again, err := process(ctx, s, crashing(crash, cfg), events)
+		if err == nil {
+			err = crash.restart()
+		}
 		if err == nil && fenced != nil {
 			err = fmt.Errorf("begin a term: %w", fenced)
 		}

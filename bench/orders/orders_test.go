@@ -12,25 +12,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/examples/orders/parts"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
-// run has users place n orders, each the next one when the last is completed. It returns
-// how long each took, sorted, and the number of those that failed.
+// run has users place n orders, each the next one when the last is completed.
 func (b *bed) run(t testing.TB, users, n int) (took []time.Duration, failed int) {
+	return run(t, users, n, func(i int) error { return b.order(t.Context(), fmt.Sprintf("%08d", i), placement(i)) })
+}
+
+// run has users do something n times in all, each the next one when the last is done. It
+// returns how long each took, sorted, and the number of those that failed.
+func run(t testing.TB, users, n int, do func(i int) error) (took []time.Duration, failed int) {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var errs error
 	for range users {
 		all.Go(func() {
-			for {
-				i := int(next.Add(1))
-				if i > n {
-					return
-				}
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
 				start := time.Now()
-				err := b.order(t.Context(), fmt.Sprintf("%08d", i), placement(i))
+				err := do(i)
 				mu.Lock()
 				if took = append(took, time.Since(start)); err != nil {
 					failed, errs = failed+1, errors.Join(errs, err)
@@ -88,6 +90,27 @@ func BenchmarkContenders(b *testing.B) {
 // BenchmarkTransports has more and more users place orders in the shop as it is, whose
 // services are called in different ways.
 func BenchmarkTransports(b *testing.B) {
+	everyTransport(b, func(b *testing.B, transport, broker string, users int) {
+		measure(b, "saga+log", transport, broker, users)
+	})
+}
+
+// BenchmarkCalls has them ask the payment service for a status, which costs little but the
+// transport.
+func BenchmarkCalls(b *testing.B) {
+	everyTransport(b, func(b *testing.B, transport, broker string, users int) {
+		bed, err := open(b.Context(), "transaction", transport, broker)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, bed.end()); require.NoError(b, bed.remove()) }()
+		ask := func(int) error {
+			return bed.services.Callers.Payment.Call(b.Context(), "status", "1/status/do", parts.PaymentRequest{Order: "1"}, &parts.PaymentAnswer{})
+		}
+		require.Eventually(b, func() bool { return ask(0) == nil }, time.Minute, time.Millisecond, "the queue is declared by the service")
+		report(b, "calls/s", func() ([]time.Duration, int) { return run(b, users, b.N, ask) })
+	})
+}
+
+func everyTransport(b *testing.B, measure func(b *testing.B, transport, broker string, users int)) {
 	node := rabbittest.Start(b)
 	for _, transport := range []string{"http", "grpc", "amqp"} {
 		broker := ""
@@ -95,7 +118,7 @@ func BenchmarkTransports(b *testing.B) {
 			broker = node.URL()
 		}
 		for _, users := range []int{100, 250, 500} {
-			b.Run(fmt.Sprintf("%s/users=%d", transport, users), func(b *testing.B) { measure(b, "saga+log", transport, broker, users) })
+			b.Run(fmt.Sprintf("%s/users=%d", transport, users), func(b *testing.B) { measure(b, transport, broker, users) })
 		}
 	}
 }
@@ -104,32 +127,40 @@ func measure(b *testing.B, name, transport, broker string, users int) {
 	bed, err := open(b.Context(), name, transport, broker)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, bed.remove()) }()
+	report(b, "orders/s", func() ([]time.Duration, int) {
+		took, failed := bed.run(b, users, b.N)
+		require.NoError(b, bed.drain(b.Context()))
+		return took, failed
+	})
+	require.NoError(b, bed.end())
+	own, all, event, err := bed.bytes(b.Context())
+	require.NoError(b, err)
+	b.ReportMetric(own/float64(b.N), "B/order")
+	b.ReportMetric(all/float64(b.N), "B/order-all")
+	if event > 0 {
+		b.ReportMetric(event, "B/event")
+	}
+}
+
+// report measures what is done b.N times.
+func report(b *testing.B, rate string, do func() (took []time.Duration, failed int)) {
 	b.ReportAllocs()
 	busy := processor(b)
 	b.ResetTimer()
-	took, failed := bed.run(b, users, b.N)
-	require.NoError(b, bed.drain(b.Context()))
+	took, failed := do()
 	b.StopTimer()
 	busy = processor(b) - busy
-	require.NoError(b, bed.end())
 	n := float64(b.N)
-	own, all, event, err := bed.bytes(b.Context())
-	require.NoError(b, err)
 	at := func(share float64) float64 {
 		return float64(took[min(len(took)-1, int(share*float64(len(took))))].Microseconds()) / 1000
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(n/b.Elapsed().Seconds(), "orders/s")
+	b.ReportMetric(n/b.Elapsed().Seconds(), rate)
 	b.ReportMetric(at(0.5), "ms-p50")
 	b.ReportMetric(at(0.95), "ms-p95")
 	b.ReportMetric(at(0.99), "ms-p99")
-	b.ReportMetric(float64(busy.Microseconds())/1000/n, "cpu-ms/order")
+	b.ReportMetric(float64(busy.Microseconds())/1000/n, "cpu-ms")
 	b.ReportMetric(100*float64(failed)/n, "%failed")
-	b.ReportMetric(own/n, "B/order")
-	b.ReportMetric(all/n, "B/order-all")
-	if event > 0 {
-		b.ReportMetric(event, "B/event")
-	}
 }
 
 // processor returns the time that this process has been busy, on all cores: beside other

@@ -347,3 +347,22 @@ func TestFailing(t *testing.T) {
 		})
 	})
 }
+
+// TestParallel: in the parallel round the race detector finds what no test has said is
+// touched.
+func TestParallel(t *testing.T) {
+	if !failing {
+		if raceEnabled { // else it may pass
+			require.Contains(t, failingTest(t, "TestParallel"), "WARNING: DATA RACE")
+		}
+		return
+	}
+	Run(t, func(r *Round[int]) {
+		n := 0
+		r.Submit(1, 2)
+		r.Dispatch(dispatcher.Config[int]{
+			Keys:    func(int, *lockkeys.Claim) error { return nil },
+			Handler: func(_ context.Context, m int) error { n += m; return nil },
+		})
+	})
+}

@@ -15,12 +15,13 @@ import (
 
 // stage is where the messages of one call of Dispatch run. It records their history.
 type stage[M any] struct {
-	turns   *turns
-	checker *checker
-	begun   time.Time
-	drained chan struct{}
-	mayFail bool
-	name    func(M) string
+	turns    *turns
+	parallel bool
+	checker  *checker
+	begun    time.Time
+	drained  chan struct{}
+	mayFail  bool
+	name     func(M) string
 
 	mu       sync.Mutex
 	history  *History[M]
@@ -58,6 +59,7 @@ type attemptResult struct {
 func newStage[M any](cfg dispatcher.Config[M], r *Round[M], messages []submission[M]) *stage[M] {
 	s := &stage[M]{
 		turns:    newTurns(r.steps, r.Pause, r.Seed == 0),
+		parallel: r.Seed == 0,
 		checker:  newChecker(),
 		begun:    time.Now(),
 		drained:  make(chan struct{}),
@@ -145,8 +147,17 @@ func (s *stage[M]) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// begin waits for its turn and records the beginning of a call.
+// begin waits for its turn and records the beginning of a call. In a parallel round it
+// lets all begin that can, so that they run beside each other.
 func (s *stage[M]) begin(ctx context.Context, messages, batch int) *call {
+	c := s.record(ctx, messages, batch)
+	if s.parallel {
+		time.Sleep(s.turns.pause)
+	}
+	return c
+}
+
+func (s *stage[M]) record(ctx context.Context, messages, batch int) *call {
 	info, _ := dispatcher.InfoFrom(ctx)
 	c := &call{turns: s.turns, id: info.ID, attempt: info.Attempt, messages: messages, batch: batch, workerID: info.Worker}
 	c.ctx = context.WithValue(ctx, callKey{}, c)

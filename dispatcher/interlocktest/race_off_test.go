@@ -1,0 +1,6 @@
+//go:build !race
+
+package interlocktest
+
+// raceEnabled tells whether the race detector is on.
+const raceEnabled = false

@@ -26,6 +26,7 @@ type Call struct {
 	returns  chan error
 	held     chan struct{}
 	returned sync.Once
+	released []lockkeys.Key // until the handler returned
 
 	mu      sync.Mutex
 	touched []dispatcher.Access
@@ -97,11 +98,12 @@ func (c *Call) close() {
 // Context returns the context for the handler. It ends with the test.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Released returns the keys that the handler has released so far.
+// Released returns the keys that the handler has released so far, or had when it
+// returned.
 func (c *Call) Released() (keys []lockkeys.Key) {
 	now, err := dispatcher.ClaimOf(c.ctx)
-	if err != nil {
-		return nil
+	if err != nil { // it has returned
+		return c.released
 	}
 	left := lockkeys.NewClaim(now...)
 	for _, r := range c.claim {
@@ -123,7 +125,10 @@ func (c *Call) Touched() []dispatcher.Access {
 // the message is held from now on, since the handler has called Hold; [Call.Wait]
 // waits for its end. Only the first call of Return has an effect.
 func (c *Call) Return(err error) (held bool) {
-	c.returned.Do(func() { c.returns <- err })
+	c.returned.Do(func() {
+		c.released = c.Released()
+		c.returns <- err
+	})
 	select {
 	case <-c.held:
 		return true

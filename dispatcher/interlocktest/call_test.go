@@ -49,6 +49,7 @@ func TestCall(t *testing.T) {
 	require.False(t, call.Return(nil), "the first counts")
 	require.ErrorIs(t, call.Wait(t.Context()), errOverdrawn)
 	require.ErrorIs(t, dispatcher.Holds(ctx, a), dispatcher.ErrNoHandler)
+	require.Equal(t, []lockkeys.Key{b.Key}, call.Released())
 }
 
 // TestCallHeld: a message that is held ends when finish is called.

@@ -2,8 +2,8 @@ package saga_test
 
 import (
 	"context"
-	"fmt"
 	"database/sql"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"

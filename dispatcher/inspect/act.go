@@ -100,8 +100,8 @@ func (in *Inspector) act(r *http.Request) (deed Deed, status int, err error) {
 
 // forget makes the next view a fresh one.
 func (s *source) forget() {
-	s.looking.Lock()
-	defer s.looking.Unlock()
+	s.looking <- struct{}{}
+	defer func() { <-s.looking }()
 	clear(s.seen)
 }
 

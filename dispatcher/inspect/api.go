@@ -12,7 +12,7 @@ func (in *Inspector) serveView(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, err)
 		return
 	}
-	seen, err := a.look(r.Context())
+	seen, err := a.look()
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err)
 		return
@@ -20,7 +20,8 @@ func (in *Inspector) serveView(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, seen)
 }
 
-// serveWhy answers why messages are where they are, a sentence each.
+// serveWhy answers why messages are where they are, a sentence each, as many as a view
+// has.
 func (in *Inspector) serveWhy(w http.ResponseWriter, r *http.Request) {
 	a, err := in.asks(r)
 	if err != nil {
@@ -31,7 +32,7 @@ func (in *Inspector) serveWhy(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, errors.New("say of what: ?q= and the ID of a message, a part of a name, or a key"))
 		return
 	}
-	seen, err := a.look(r.Context())
+	seen, err := a.look()
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err)
 		return
@@ -41,31 +42,24 @@ func (in *Inspector) serveWhy(w http.ResponseWriter, r *http.Request) {
 		Why string `json:"why"`
 	}
 	list := []sentence{}
-	for _, m := range seen.Messages {
-		list = append(list, sentence{m.ID, why(seen.At, m, seen.Others)})
+	for _, m := range seen.Messages[:min(len(seen.Messages), in.config.Limit)] {
+		list = append(list, sentence{m.ID, why(seen.At, m, seen.others)})
 	}
 	writeJSON(w, http.StatusOK, list)
 }
 
 // serveHealth answers how all sources do: with status 200 if all work, and 503 if one is
 // stalled, has stopped or cannot be looked at.
-func (in *Inspector) serveHealth(w http.ResponseWriter, r *http.Request) {
+func (in *Inspector) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	all, status := map[string]Health{}, http.StatusOK
-	for _, s := range in.sources {
-		h := asked{source: s}.mustLook(r).Health
-		all[s.Name] = h
+	for _, seen := range in.lookAll() {
+		h := seen.Health
+		all[seen.Name] = h
 		if h.State != Healthy && h.State != Attention {
 			status = http.StatusServiceUnavailable
 		}
 	}
 	writeJSON(w, status, all)
-}
-
-// mustLook is look without a search, which does not fail.
-func (a asked) mustLook(r *http.Request) *Seen {
-	a.search = ""
-	seen, _ := a.look(r.Context())
-	return seen
 }
 
 func (in *Inspector) serveTimeline(w http.ResponseWriter, r *http.Request) {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -46,17 +45,17 @@ const searchLimit = 5000
 
 // look returns what is seen of what was asked for: everything; or a message by its ID, with
 // those that it waits for; messages by a part of their names; or what conflicts with a key.
-func (a asked) look(ctx context.Context) (*Seen, error) {
+func (a asked) look() (*Seen, error) {
 	if a.search == "" {
-		return a.source.look(ctx, view.Query{}), nil
+		return a.source.look(view.Query{}), nil
 	}
 	if id, err := strconv.ParseUint(strings.TrimPrefix(a.search, "#"), 10, 64); err == nil && id > 0 {
-		return a.source.look(ctx, view.Query{ID: id}), nil
+		return a.source.look(view.Query{ID: id}), nil
 	}
 	if !strings.Contains(a.search, "/") {
-		all := a.source.look(ctx, view.Query{Limit: searchLimit})
+		all := a.source.look(view.Query{Limit: searchLimit})
 		found := *all
-		found.Messages, found.Others = nil, all.Messages
+		found.Messages = nil
 		for _, m := range all.Messages {
 			if strings.Contains(strings.ToLower(m.Name), strings.ToLower(a.search)) {
 				found.Messages = append(found.Messages, m)
@@ -70,5 +69,5 @@ func (a asked) look(ctx context.Context) (*Seen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%.80q is neither the ID of a message, nor a part of a name, nor a key: %w", a.search, err)
 	}
-	return a.source.look(ctx, view.Query{Key: key}), nil
+	return a.source.look(view.Query{Key: key}), nil
 }

@@ -15,9 +15,9 @@ type HotKey struct {
 	// source is watched, older times counting less: from 0 to 1.
 	Share float64 `json:"share"`
 	// Queue is the number of messages that wait for it now, and Oldest how long the first
-	// of them has waited.
+	// of them has waited; in JSON in nanoseconds.
 	Queue  int           `json:"queue"`
-	Oldest time.Duration `json:"oldest"`
+	Oldest time.Duration `json:"oldest_ns"`
 }
 
 // Text returns the key for a search: one without "/" is told from a name by a "/" behind it.

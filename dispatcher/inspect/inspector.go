@@ -11,8 +11,10 @@ import (
 
 // How often a source is looked at: to know since when something is so, and for viewers.
 const (
-	watchEvery = time.Second
-	freshFor   = 250 * time.Millisecond
+	watchEvery  = time.Second
+	freshFor    = 250 * time.Millisecond
+	freshAtMost = 10 * time.Second // if looking takes long
+	lookAtMost  = 5 * time.Second  // as with a database that does not answer
 )
 
 // Inspector is an [http.Handler]; see the package documentation. Make it with [New], and
@@ -39,7 +41,7 @@ func New(config Config) (*Inspector, error) {
 	in := &Inspector{config: config, byName: map[string]*source{}, viewers: make(chan struct{}, config.MaxViewers)}
 	in.over, in.end = context.WithCancel(context.Background())
 	for _, named := range config.Sources {
-		s := newSource(named, config)
+		s := newSource(in.over, named, config)
 		in.sources = append(in.sources, s)
 		in.byName[named.Name] = s
 		in.done.Go(func() { in.watch(s) })
@@ -58,12 +60,24 @@ func (in *Inspector) Close() error {
 	return nil
 }
 
+// lookAll looks at all sources at the same time, so that one that does not answer holds up
+// no other.
+func (in *Inspector) lookAll() []*Seen {
+	all := make([]*Seen, len(in.sources))
+	var looks sync.WaitGroup
+	for i, s := range in.sources {
+		looks.Go(func() { all[i] = s.look(view.Query{}) })
+	}
+	looks.Wait()
+	return all
+}
+
 // watch looks at a source from time to time.
 func (in *Inspector) watch(s *source) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
-		s.look(in.over, view.Query{})
+		s.look(view.Query{})
 		select {
 		case <-ticker.C:
 		case <-in.over.Done():

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -29,7 +28,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"ago":       ago,
 	"short":     short,
 	"title":     title,
-	"why":       why,
+	"why":       func(s *Seen, m view.Message) string { return why(s.At, m, s.others) },
 	"request":   requestText,
 	"percent":   func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },
 	"args":      func(list ...any) []any { return list },
@@ -61,17 +60,15 @@ func (p page) Link(source, tab, search string) string {
 	return "./?" + url.Values{"source": {source}, "tab": {tab}, "q": {search}}.Encode()
 }
 
-func (in *Inspector) pageOf(ctx context.Context, a asked) page {
+func (in *Inspector) pageOf(a asked) page {
 	p := page{Tabs: tabs, Tab: a.tab, Search: a.search, CanAct: in.can(a.source)}
 	p.Query = url.Values{"source": {a.source.Name}, "tab": {a.tab}, "q": {a.search}}.Encode()
-	for _, s := range in.sources {
-		p.Sources = append(p.Sources, s.look(ctx, view.Query{}))
-	}
-	seen, err := a.look(ctx)
+	p.Sources = in.lookAll()
+	seen, err := a.look()
 	if err != nil {
 		p.Problem = err.Error()
 		a.search = ""
-		seen, _ = a.look(ctx)
+		seen, _ = a.look()
 	}
 	p.Seen = seen
 	switch a.tab {
@@ -91,7 +88,7 @@ func (in *Inspector) pageOf(ctx context.Context, a asked) page {
 		switch {
 		case m.State == stateParked:
 			p.Parked = append(p.Parked, m)
-		case m.State == stateWaiting && len(p.Longest) < mostLongest || a.search != "":
+		case a.search != "" && len(p.Longest) < in.config.Limit, m.State == stateWaiting && len(p.Longest) < mostLongest:
 			p.Longest = append(p.Longest, m)
 		}
 	}
@@ -109,7 +106,7 @@ func (in *Inspector) servePage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	in.write(w, "page", in.pageOf(r.Context(), a))
+	in.write(w, "page", in.pageOf(a))
 }
 
 // writeFailure writes a page that says what went wrong.

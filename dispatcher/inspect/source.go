@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
@@ -13,10 +12,11 @@ import (
 type source struct {
 	Named
 	config Config
+	over   context.Context // of the inspector
 
-	// looking is held while the source is looked at, so that all who ask meanwhile share
-	// what is seen.
-	looking sync.Mutex
+	// looking has an element while the source is looked at, so that all who ask meanwhile
+	// share what is seen.
+	looking chan struct{}
 	// The rest is guarded by looking too.
 	seen    map[view.Query]*Seen // few, the fresh ones
 	watched watched
@@ -41,35 +41,38 @@ type Seen struct {
 
 	took time.Duration // to look
 
-	// Others are messages that those of the view may wait for.
-	Others []view.Message `json:"-"`
+	others others // messages that those of the view may wait for
 }
+
+// others has messages by their IDs.
+type others map[uint64]view.Message
 
 // fresh reports whether another look would be too early: so that a source is not looked at
-// more than a twentieth of the time, however long it takes.
+// more than a twentieth of the time.
 func (s *Seen) fresh(now time.Time) bool {
-	return now.Sub(s.At) < max(freshFor, 20*s.took)
+	return now.Sub(s.At) < min(max(freshFor, 20*s.took), freshAtMost)
 }
 
-func newSource(named Named, config Config) *source {
-	return &source{Named: named, config: config, seen: map[view.Query]*Seen{}}
+func newSource(over context.Context, named Named, config Config) *source {
+	return &source{Named: named, config: config, over: over, looking: make(chan struct{}, 1), seen: map[view.Query]*Seen{}}
 }
 
 // maxSeen bounds the queries for which views are kept.
 const maxSeen = 64
 
-// look returns what was just seen, or looks.
-func (s *source) look(ctx context.Context, q view.Query) *Seen {
+// look returns what was just seen, or looks: for all who ask, so that it does not end with
+// the request of one of them.
+func (s *source) look(q view.Query) *Seen {
 	if q.Limit == 0 {
 		q.Limit = s.config.Limit
 	}
-	s.looking.Lock()
-	defer s.looking.Unlock()
+	s.looking <- struct{}{}
+	defer func() { <-s.looking }()
 	now := time.Now()
 	if last := s.seen[q]; last != nil && last.fresh(now) {
 		return last
 	}
-	v, err := s.view(ctx, q)
+	v, err := s.view(q)
 	seen := &Seen{View: v, Name: s.Name, At: now, took: time.Since(now)}
 	if err != nil {
 		seen.Err = s.config.Redact(err.Error())
@@ -91,7 +94,9 @@ func (s *source) look(ctx context.Context, q view.Query) *Seen {
 }
 
 // view looks at the source; a panic there is an error.
-func (s *source) view(ctx context.Context, q view.Query) (v view.View, err error) {
+func (s *source) view(q view.Query) (v view.View, err error) {
+	ctx, cancel := context.WithTimeout(s.over, lookAtMost)
+	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("looking at it panicked: %v", r)
@@ -153,7 +158,10 @@ func (w *watched) addTo(seen *Seen, stalledAfter time.Duration) {
 		}
 	}
 	behind(seen.Messages)
-	seen.Others = seen.Messages
+	seen.others = make(others, len(seen.Messages))
+	for _, m := range seen.Messages {
+		seen.others[m.ID] = m
+	}
 	seen.Hot = w.hot.list(seen)
 	seen.Health = w.health(seen, stalledAfter)
 }
@@ -169,21 +177,15 @@ const (
 )
 
 // behind counts, for messages of which that is not known, those in the list that wait for
-// them, directly or not.
+// them, directly or not. The list is in the order of arrival, and messages wait for earlier
+// ones, unless these have asked for more keys since: then the count is too small.
 func behind(list []view.Message) {
-	at := make(map[uint64]int, len(list))
-	for i, m := range list {
-		at[m.ID] = i
-	}
-	counted := make([]int, len(list))
-	for i := range list {
-		seen := map[int]bool{i: true}
-		for j, ok := at[list[i].Blocker]; ok && !seen[j]; j, ok = at[list[j].Blocker] {
-			seen[j] = true
-			counted[j]++
+	counted := make(map[uint64]int, len(list))
+	for i := len(list) - 1; i >= 0; i-- {
+		m := &list[i]
+		if m.Blocker != 0 {
+			counted[m.Blocker] += 1 + counted[m.ID]
 		}
-	}
-	for i := range list {
-		list[i].Behind = max(list[i].Behind, counted[i])
+		m.Behind = max(m.Behind, counted[m.ID])
 	}
 }

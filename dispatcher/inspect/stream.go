@@ -30,7 +30,7 @@ func (in *Inspector) serveStream(w http.ResponseWriter, r *http.Request) {
 	var last []byte
 	quiet := 0
 	for {
-		text, err := render("live", in.pageOf(r.Context(), a))
+		text, err := render("live", in.pageOf(a))
 		if err != nil {
 			in.config.Logger.Error("inspect: the page cannot be written", "err", err)
 			return

@@ -210,3 +210,52 @@ func TestRecorder(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(r.Lately(1)[0].Parts), 32)
 }
+
+// A source that does not answer is unknown after a while, and no other waits for it.
+func TestDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := fake{func(view.Query) (view.View, error) { return view.View{Kind: "fake"}, nil }}
+		page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "good", Source: good}, {Name: "hangs", Source: hangs{}}}})
+		require.NoError(t, err)
+		time.Sleep(time.Second / 2)
+		begun := time.Now()
+		all := map[string]inspect.Health{}
+		ask(t, page, "/health.json", &all)
+		require.LessOrEqual(t, time.Since(begun), 5*time.Second)
+		require.Equal(t, inspect.Healthy, all["good"].State)
+		require.Equal(t, inspect.Health{State: inspect.Unknown, Reasons: []string{"context deadline exceeded"}}, all["hangs"])
+		require.NoError(t, page.Close())
+	})
+}
+
+// hangs is a source whose database does not answer.
+type hangs struct{}
+
+func (hangs) View(ctx context.Context, _ view.Query) (view.View, error) {
+	<-ctx.Done()
+	return view.View{}, ctx.Err()
+}
+
+// A long queue on one key is explained in time that is linear in it.
+func TestLongQueue(t *testing.T) {
+	const n = 5000
+	list := make([]view.Message, n)
+	for i := range list {
+		list[i] = view.Message{ID: uint64(i + 1), Name: "deposit", State: "waiting", Blocker: uint64(i), Blocks: view.Request{Key: lockkeys.Must("a")},
+			Claim: []view.Request{{Key: lockkeys.Must("a")}}}
+	}
+	list[0].State = "running"
+	queue := fake{func(view.Query) (view.View, error) { return view.View{Messages: append([]view.Message(nil), list...)}, nil }}
+	page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "a", Source: queue}}})
+	require.NoError(t, err)
+	defer page.Close()
+	var sentences []struct{ Why string }
+	ask(t, page, "/why.json?q=deposit", &sentences)
+	require.Len(t, sentences, 100)
+	require.Regexp(t, `^deposit \(running( for \d+ m?s)?\) holds a; behind it are 4999\.$`, sentences[0].Why)
+	for _, tab := range []string{"overview", "keys", "blocked", "hot"} {
+		status, body := ask(t, page, "/?q=deposit&tab="+tab, nil)
+		require.Equal(t, http.StatusOK, status)
+		require.Less(t, len(body), 4<<20)
+	}
+}

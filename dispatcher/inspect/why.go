@@ -18,18 +18,18 @@ func title(m view.Message) string {
 
 // why says why a message is where it is. The others are those it waits for, directly or
 // not, among others.
-func why(now time.Time, m view.Message, others []view.Message) string {
+func why(now time.Time, m view.Message, all others) string {
 	var b strings.Builder
 	told := m // whose error is told
 	if m.State == stateWaiting {
 		fmt.Fprintf(&b, "%s has waited %s", title(m), ago(now, m.Since))
-		blocker, found := find(others, m.Blocker)
+		blocker, found := all[m.Blocker]
 		switch {
 		case !found && m.Blocker != 0:
 			fmt.Fprintf(&b, " for message %d, which holds %s", m.Blocker, requestText(m.Blocks))
 		case !found:
 		case blocker.State == stateWaiting:
-			told = last(others, blocker)
+			told = all.last(blocker)
 			fmt.Fprintf(&b, " for %s, which is before it on %s and waits too; in front of all is %s (%s)",
 				title(blocker), requestText(m.Blocks), title(told), status(now, told))
 		default:
@@ -92,21 +92,11 @@ func requestText(r view.Request) string {
 	return r.Key.String()
 }
 
-// find returns the message with an ID.
-func find(list []view.Message, id uint64) (view.Message, bool) {
-	for _, m := range list {
-		if id != 0 && m.ID == id {
-			return m, true
-		}
-	}
-	return view.Message{}, false
-}
-
 // last returns the message at the end of what m waits for: one that waits for none, as far
-// as the list goes.
-func last(list []view.Message, m view.Message) view.Message {
-	for range list {
-		next, found := find(list, m.Blocker)
+// as is known.
+func (all others) last(m view.Message) view.Message {
+	for range all {
+		next, found := all[m.Blocker]
 		if !found {
 			break
 		}

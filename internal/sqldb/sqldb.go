@@ -71,6 +71,24 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps
 	return nil
 }
 
+// CheckVersion returns an error that wraps [ErrSchema] unless the tables of a component
+// have a version. It changes nothing.
+func CheckVersion(ctx context.Context, db *sql.DB, component string, version int) error {
+	var has int
+	err := db.QueryRowContext(ctx, `SELECT version FROM schema_versions WHERE component = $1`, component).Scan(&has)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: there are no tables of %s: %w", ErrSchema, component, err)
+	case has > version:
+		return fmt.Errorf("%w: that of %s has version %d, this program knows up to %d: use a newer one", ErrSchema, component, has, version)
+	case has < version:
+		return fmt.Errorf("%w: that of %s has version %d, this program needs %d: let the service migrate it, or use an older program", ErrSchema, component, has, version)
+	}
+	return nil
+}
+
 func transaction(ctx context.Context, conn *sql.Conn, d Dialect, component string, steps []string) error {
 	begin := `BEGIN IMMEDIATE`
 	if d == PostgreSQL {

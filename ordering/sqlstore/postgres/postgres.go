@@ -73,6 +73,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
@@ -115,6 +116,22 @@ func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)
 	}
 	return store, nil
+}
+
+// OpenReadOnly opens a database to look at it: see [sqlstore.ReadOnly]. Its sessions are
+// read-only, and 4 at most.
+func OpenReadOnly(ctx context.Context, url string) (*sqlstore.ReadOnly, error) {
+	config, _, err := parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	config.RuntimeParams["default_transaction_read_only"] = "on"
+	const few = 4
+	r, err := sqlstore.NewReadOnly(ctx, pool(stdlib.GetConnector(*config), few), sqldb.PostgreSQL)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)
+	}
+	return r, nil
 }
 
 func pool(connector driver.Connector, connections int) *sql.DB {

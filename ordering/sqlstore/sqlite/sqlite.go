@@ -29,11 +29,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
 	driver "modernc.org/sqlite"
 
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/internal/sqlitefile"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
@@ -56,6 +58,35 @@ const (
 // and wraps [ordering.ErrSchema] for a database of a newer program.
 func Open(ctx context.Context, path string) (*sqlstore.Store, error) {
 	return openNamed(ctx, path, inspect)
+}
+
+// OpenReadOnly opens the database at path to look at it, beside the process that works on
+// it, which does not notice: see [sqlstore.ReadOnly]. It must exist. Its folder must be
+// writable if no process has it open, for the log's index.
+func OpenReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) {
+	r, err := openReadOnly(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func openReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	if err := inspect(ctx, path); err != nil {
+		return nil, err
+	}
+	connector, err := driver.NewConnector(address(path, readOnly))
+	if err != nil {
+		return nil, err
+	}
+	return sqlstore.NewReadOnly(ctx, pool(connector, readers), sqldb.SQLite)
 }
 
 // OpenBeside is Open for a database that may already have tables of the caller. The
@@ -131,6 +162,9 @@ var options = url.Values{
 	"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)"},
 	"_txlock": {"immediate"},
 }.Encode()
+
+// readOnly are those of one that only looks.
+var readOnly = url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)", "query_only(1)"}}.Encode()
 
 // address returns the DSN of a database.
 func address(path, options string) string {

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,7 @@ func TestSimulation(t *testing.T) {
 			var out, err strings.Builder
 			require.Equal(t, exitGood, run(t.Context(), args, &out, &err), "%s\n%s", out.String(), err.String())
 			require.NotContains(t, out.String(), "WRONG")
-			require.Equal(t, 11, strings.Count(out.String(), " ok\n"), out.String())
+			require.Equal(t, 12, strings.Count(out.String(), " ok\n"), out.String())
 		})
 	}
 }
@@ -43,6 +42,7 @@ func TestUsage(t *testing.T) {
 		"-unreliable is 2":            {"-unreliable", "2"},
 		`-transport is "pigeon"`:      {"-transport", "pigeon"},
 		"need each other":             {"-transport", "amqp"},
+		"must be a URL of Postgre":    {"-db", "orders.db"},
 		`-service is "tax"`:           {"-service", "tax", "-listen", ":0"},
 		"-service needs -listen":      {"-service", "payment"},
 		"leave out the URLs":          {"-service", "payment", "-listen", ":0", "-shipping", "grpc://127.0.0.1:1"},
@@ -57,27 +57,4 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, exitGood, run(t.Context(), []string{"-h"}, &out, &err))
 	assert.Equal(t, exitBad, run(t.Context(), []string{"-payment", "http://127.0.0.1:1"}, &out, &err))
 	assert.Contains(t, err.String(), "only of services in this process")
-}
-
-// The broker is killed while checkouts are under way. Calls are lost, and made again.
-func TestTheBrokerIsKilled(t *testing.T) {
-	node := rabbittest.Start(t)
-	ended := make(chan int, 1)
-	var out, err strings.Builder
-	go func() {
-		ended <- run(t.Context(), []string{"-orders", some(150), "-transport", "amqp", "-broker", node.URL()}, &out, &err)
-	}()
-	require.Eventually(t, func() bool {
-		look, dialErr := node.Dial(t).Channel()
-		if dialErr != nil {
-			return false
-		}
-		q, lookErr := look.QueueDeclarePassive("orders.shipping", true, false, false, false, nil)
-		return lookErr == nil && q.Consumers == 1
-	}, waitAtMost, 20*time.Millisecond)
-	require.NoError(t, node.Sync())
-	require.NoError(t, node.Kill())
-	require.NoError(t, node.Restart())
-	require.Equal(t, exitGood, <-ended, "%s\n%s", &out, &err)
-	require.NotContains(t, out.String(), "WRONG")
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,10 +12,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/services"
+	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 )
 
 // Exit codes.
@@ -35,6 +38,7 @@ func main() {
 // options is the command line.
 type options struct {
 	services.Options
+	db       string
 	orders   int
 	seed     uint64
 	isolated bool
@@ -49,6 +53,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.orders, "orders", 3000, "how many made-up `orders` to place")
 	f.Uint64Var(&o.seed, "seed", 1, "the `seed` of the made-up orders")
 	f.StringVar(&o.Dir, "dir", "", "the `folder` of the databases; default: a temporary one, which is removed")
+	f.StringVar(&o.db, "db", "", "the `URL` of a PostgreSQL database for the shop; default: SQLite, shop.db in the folder of -dir. Services of this process are in that folder either way")
 	f.Float64Var(&o.Unreliable, "unreliable", 0.1, "the `share` of the gateway's calls that fail without an answer")
 	f.BoolVar(&o.isolated, "isolated", true, "whether a checkout keeps the keys of its order and customer")
 	f.StringVar(&o.Transport, "transport", services.Local, "how services of this process are called: `local`, http or grpc, on ports of the loopback interface, or amqp, by queues of -broker")
@@ -74,6 +79,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	add(o.stock < 0, "-stock is %d: it must not be negative", o.stock)
 	add(o.Unreliable < 0 || o.Unreliable > 0.9, "-unreliable is %v: it must be from 0 to 0.9", o.Unreliable)
 	add(!slices.Contains(services.Transports, o.Transport), "-transport is %q: it must be one of %q", o.Transport, services.Transports)
+	add(o.db != "" && !shop.IsPostgres(o.db), "-db must be a URL of PostgreSQL, postgres://…")
 	add((o.Transport == services.AMQP) != (o.Broker != ""), "-transport amqp and -broker need each other")
 	add(o.Only != "" && o.listen == "", "-service needs -listen, the address to serve at")
 	add(o.Only != "" && o.Payment+o.Inventory+o.Shipping != "", "-service calls no other: leave out the URLs")
@@ -84,6 +90,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	return o, errors.Join(problems...)
 }
+
+// shopDB is the database of the shop.
+func (o *options) shopDB() string { return cmp.Or(o.db, filepath.Join(o.Dir, "shop.db")) }
 
 // run is the program, with all that it reads and writes given to it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -30,7 +30,7 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	if err := fill(ctx, s.Inventory, o.stock); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	sh, err := shop.Open(ctx, o.Dir, s.Callers, o.isolated, logger(stderr, slog.LevelWarn))
+	sh, err := shop.Open(ctx, o.shopDB(), s.Callers, o.isolated, logger(stderr, slog.LevelWarn))
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

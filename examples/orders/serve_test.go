@@ -73,7 +73,7 @@ func TestTheRESTInterface(t *testing.T) {
 	s, err := services.Open(t.Context(), o.Options)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
-	sh, err := shop.Open(t.Context(), o.Dir, s.Callers, true, slog.New(slog.DiscardHandler))
+	sh, err := shop.Open(t.Context(), o.shopDB(), s.Callers, true, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, sh.Close()) }()
 	require.NoError(t, s.Inventory.Stock(t.Context(), "kettle", 10))
@@ -102,6 +102,9 @@ func TestTheRESTInterface(t *testing.T) {
 	require.NoError(t, sh.CatchUp(t.Context()))
 	expect(200, "GET", "/orders/1/trace", nil, "OrderPlaced", "SagaStarted", "PaymentAuthorized", "StepCompleted", "OrderCompleted")
 	expect(200, "GET", "/customers/ann/history", nil, `"order":"1"`, `"order":"2"`)
+	expect(200, "GET", "/customers/ann/statement", nil, `"order":"1"`, `"order":"2"`, `"status":"completed"`, `"status":"cancelled"`)
+	expect(200, "GET", "/customers/bob/statement", nil, "[]")
+	expect(400, "GET", "/customers/a%00b/statement", nil, "customer")
 	expect(200, "GET", "/summary", nil, `{"status":"completed","orders":1,"cents":7980}`, `{"status":"cancelled","orders":1,"cents":399000}`)
 
 	expect(400, "PUT", "/orders/3", `{"customer":`, "the body is no order")
@@ -118,7 +121,7 @@ func TestTheRESTInterface(t *testing.T) {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &description))
-	require.Len(t, description.Paths, 6)
+	require.Len(t, description.Paths, 7)
 	for path, methods := range description.Paths {
 		for method := range methods {
 			if method != "parameters" {

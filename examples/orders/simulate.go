@@ -36,7 +36,7 @@ func (o *options) simulate(ctx context.Context, stdout, stderr io.Writer) (good 
 	if s.Payment == nil || s.Inventory == nil || s.Shipping == nil {
 		return false, errors.New("the invariants can be checked only of services in this process: leave out their URLs, or serve with -listen")
 	}
-	sh, err := shop.Open(ctx, o.Dir, s.Callers, o.isolated, logger(stderr, slog.LevelError))
+	sh, err := shop.Open(ctx, o.shopDB(), s.Callers, o.isolated, logger(stderr, slog.LevelError))
 	if err != nil {
 		return false, err
 	}
@@ -186,28 +186,36 @@ func (o *options) report(ctx context.Context, w io.Writer, sh *shop.Shop, s *ser
 	check("no money is held for a cancelled order", count(s.Payment.Open(ctx)), 0)
 	check("no product is reserved any more", counts.Reserved, int64(0))
 	check("products available and sold = stock", counts.Available+counts.Sold, stock)
+	different, sold, err := o.compare(ctx, sh)
+	failed = errors.Join(failed, err)
+	check("products sold = those of orders completed", counts.Sold, sold)
 	check("shipments dispatched = orders completed", count(s.Shipping.Count(ctx, shipping.Dispatched)), orders[order.Completed])
 	check("no shipment is planned for a cancelled order", count(s.Shipping.Count(ctx, shipping.Planned)), 0)
-	check("every order that the log has is in the state of the read model", count(o.compare(ctx, sh)), 0)
+	check("every order that the log has is in the state of the read model", different, 0)
 	return good, failed
 }
 
 // compare returns the number of orders whose state by their events is not that of the read
-// model.
-func (o *options) compare(ctx context.Context, sh *shop.Shop) (different int, err error) {
+// model, and how many products the completed ones have.
+func (o *options) compare(ctx context.Context, sh *shop.Shop) (different int, sold int64, err error) {
 	for n := 1; n <= o.orders; n++ {
 		id := fmt.Sprintf("%08d", n)
 		by, err := sh.Order(ctx, id)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		d, found, err := sh.Details(ctx, id)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if !found || d.Status != by.Status || d.Cents != by.Placement.Total() {
 			different++
 		}
+		for _, l := range by.Placement.Lines {
+			if by.Status == order.Completed {
+				sold += l.Quantity
+			}
+		}
 	}
-	return different, nil
+	return different, sold, nil
 }

@@ -15,11 +15,12 @@ import (
 )
 
 // Link is a network between clients and a server that counts round trips, has a
-// length, and can break between two messages. Its methods may be called concurrently.
+// length, can break between two messages, and can be slow for a while. Its methods may be called concurrently.
 type Link struct {
 	link  *tcplink.Link
 	delay time.Duration
 	trips atomic.Int64
+	slow  atomic.Int64 // of Slow, in nanoseconds
 
 	mu struct {
 		sync.Mutex
@@ -59,6 +60,11 @@ func (s *Server) Link(t testing.TB, database string) (l *Link, through string) {
 // RoundTrips returns how often the server has told a client that it has done all that
 // it was asked for, without those of connecting.
 func (l *Link) RoundTrips() int64 { return l.trips.Load() }
+
+// Slow makes each answer of the server take that much longer from now on, to all
+// clients; with 0 they are as fast as before. Answers of one connection that come
+// together are late together.
+func (l *Link) Slow(by time.Duration) { l.slow.Store(int64(by)) }
 
 // BreakAfter lets n more messages of clients pass, and then resets the connection of
 // the one that sends another. What the client has sent since is lost.
@@ -149,7 +155,11 @@ func (l *Link) answers(line *tcplink.Line) {
 			}
 			connected = true
 		}
-		way.send(message, from.Buffered() == 0)
+		last := from.Buffered() == 0
+		if by := time.Duration(l.slow.Load()); last && by > 0 {
+			<-time.After(by)
+		}
+		way.send(message, last)
 	}
 }
 

@@ -84,3 +84,22 @@ func TestALinkHasALength(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 2*way)
 }
+
+func TestALinkIsSlowForAWhile(t *testing.T) {
+	server := pgtest.Start(t, "fsync=off")
+	link, url := server.Link(t, server.Database(t))
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	took := func() time.Duration {
+		began := time.Now()
+		_, err := conn.Exec(t.Context(), ``)
+		require.NoError(t, err)
+		return time.Since(began)
+	}
+	const slow = 200 * time.Millisecond
+	link.Slow(slow)
+	require.GreaterOrEqual(t, took(), slow)
+	link.Slow(0)
+	require.Eventually(t, func() bool { return took() < slow }, time.Minute, time.Millisecond)
+}

@@ -48,6 +48,16 @@ const (
 // so that two orders of it do not get in each other's way.
 var products = lockkeys.Must("product")
 
+// patience is how often a service of the shop is asked until an order is cancelled, so
+// that a restart of it, or of the broker, is waited out: a minute. Capture and dispatch
+// come after the point of no return, and are asked longer, until an operator must decide;
+// the customer waits for authorize, which is not asked that often.
+const (
+	patience     = 40
+	noWayBack    = 100
+	longestPause = 2 * time.Second
+)
+
 // Definition returns the saga. It keeps the order, and shares the customer, from its first
 // step to its last: an account of the customer that is closed under customer/<id> waits
 // for the orders that are under way.
@@ -73,15 +83,15 @@ func Definition(s Services, isolated bool) saga.Definition[State] {
 				Find: func(ctx context.Context, call saga.Call, st *State) (saga.Found, error) {
 					return found(ctx, s, call, st, payment.Authorized)
 				}},
-			{Name: reserve, Timeout: 5 * time.Second, Keys: keysOf, Under: []lockkeys.Key{products},
+			{Name: reserve, MaxAttempts: patience, Timeout: 5 * time.Second, Keys: keysOf, Under: []lockkeys.Key{products},
 				Do:   func(ctx context.Context, call saga.Call, st *State) error { return stock(ctx, s, "reserve", call, st) },
 				Undo: func(ctx context.Context, call saga.Call, st *State) error { return stock(ctx, s, "release", call, st) }},
-			{Name: plan, Timeout: 5 * time.Second,
+			{Name: plan, MaxAttempts: patience, Timeout: 5 * time.Second,
 				Do:   func(ctx context.Context, call saga.Call, st *State) error { return ship(ctx, s, "plan", call, st) },
 				Undo: func(ctx context.Context, call saga.Call, st *State) error { return ship(ctx, s, "cancel", call, st) }},
-			{Name: confirm, Timeout: 5 * time.Second, // undone by releasing
+			{Name: confirm, MaxAttempts: patience, Timeout: 5 * time.Second, // undone by releasing
 				Do: func(ctx context.Context, call saga.Call, st *State) error { return stock(ctx, s, "confirm", call, st) }},
-			{Name: capture, Timeout: 5 * time.Second, Pivot: true, MaxAttempts: 100,
+			{Name: capture, Timeout: 5 * time.Second, Pivot: true, MaxAttempts: noWayBack,
 				Do: func(ctx context.Context, call saga.Call, st *State) error {
 					_, err := pay(ctx, s, "capture", call, st)
 					return err
@@ -89,12 +99,12 @@ func Definition(s Services, isolated bool) saga.Definition[State] {
 				Find: func(ctx context.Context, call saga.Call, st *State) (saga.Found, error) {
 					return found(ctx, s, call, st, payment.Captured)
 				}},
-			{Name: dispatch, Timeout: 5 * time.Second, MaxAttempts: 100,
+			{Name: dispatch, Timeout: 5 * time.Second, MaxAttempts: noWayBack,
 				Do: func(ctx context.Context, call saga.Call, st *State) error { return ship(ctx, s, "dispatch", call, st) }},
 		},
 	}
 	for i := range d.Steps {
-		d.Steps[i].Backoff = dispatcher.Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}
+		d.Steps[i].Backoff = dispatcher.Backoff{Initial: 20 * time.Millisecond, Max: longestPause}
 	}
 	if isolated {
 		d.Keep = func(st *State, claim *lockkeys.Claim) error {

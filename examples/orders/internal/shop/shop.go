@@ -9,13 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"strings"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/checkout"
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
 	"github.com/interlock-go/interlock/examples/orders/internal/views"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
 	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 	"github.com/interlock-go/interlock/replay/eventlog"
 	"github.com/interlock-go/interlock/replay/saga"
@@ -31,11 +33,25 @@ type Shop struct {
 	orders eventlog.Aggregate[order.Order]
 }
 
-// Open opens the shop's database in a folder, and goes on with the checkouts that have
-// not ended. With isolated, a checkout keeps its order and its customer.
-func Open(ctx context.Context, dir string, services checkout.Services, isolated bool, logger *slog.Logger) (_ *Shop, err error) {
+// workers is the number of steps, of all checkouts, that are attempted at a time. Most of
+// them wait for the answer of a service.
+const workers = 512
+
+// IsPostgres reports whether a database is one of PostgreSQL.
+func IsPostgres(database string) bool {
+	return strings.HasPrefix(database, "postgres://") || strings.HasPrefix(database, "postgresql://")
+}
+
+// Open opens the shop's database, the URL of one of PostgreSQL or the path of one of
+// SQLite, and goes on with the checkouts that have not ended. With isolated, a checkout
+// keeps its order and its customer.
+func Open(ctx context.Context, database string, services checkout.Services, isolated bool, logger *slog.Logger) (_ *Shop, err error) {
 	s := &Shop{}
-	if s.store, err = sqlite.Open(ctx, filepath.Join(dir, "shop.db")); err != nil {
+	open, dialect := sqlite.Open, eventlog.SQLite
+	if IsPostgres(database) {
+		open, dialect = postgres.Open, eventlog.PostgreSQL
+	}
+	if s.store, err = open(ctx, database); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -43,7 +59,7 @@ func Open(ctx context.Context, dir string, services checkout.Services, isolated 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.Log, err = eventlog.New(ctx, s.store.DB(), eventlog.SQLite, eventlog.Config{Prepare: s.store.Prepare, Logger: logger})
+	s.Log, err = eventlog.New(ctx, s.store.DB(), dialect, eventlog.Config{Prepare: s.store.Prepare, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +67,7 @@ func Open(ctx context.Context, dir string, services checkout.Services, isolated 
 	if s.Views, err = views.Start(ctx, s.Log, s.store); err != nil {
 		return nil, err
 	}
-	s.Sagas, err = saga.New(ctx, saga.Config{Store: s.store, Record: checkout.Record(s.Log, s.orders), Logger: logger},
+	s.Sagas, err = saga.New(ctx, saga.Config{Store: s.store, Record: checkout.Record(s.Log, s.orders), Workers: workers, Logger: logger},
 		saga.Register(checkout.Definition(services, isolated)))
 	return s, err
 }
@@ -118,6 +134,24 @@ func (s *Shop) Order(ctx context.Context, id string) (order.Order, error) {
 	}
 	state, err := s.orders.Load(ctx, stream)
 	return state.Value, err
+}
+
+// Statement returns the orders of a customer while no checkout of one is under way: each
+// is completed, cancelled, or has not begun. It waits for those that have begun, and
+// holds up others meanwhile. In a shop that is not isolated it does neither, and finds
+// orders half done.
+func (s *Shop) Statement(ctx context.Context, customer string) (list []views.Details, err error) {
+	key, err := lockkeys.New("customer", customer)
+	if err != nil {
+		return nil, fmt.Errorf("%w: customer %.80q: %w", ErrInvalid, customer, err)
+	}
+	err = s.Sagas.Do(ctx, func(claim *lockkeys.Claim) { claim.Exclusive(key) }, func(ctx context.Context) (err error) {
+		if err = s.CatchUp(ctx); err == nil {
+			list, err = s.Of(ctx, customer)
+		}
+		return err
+	})
+	return list, err
 }
 
 // Entry is an event in what became of an order.

@@ -25,6 +25,7 @@ var tables = []string{
 	`CREATE TABLE view_history (customer TEXT NOT NULL, place BIGINT NOT NULL, order_id TEXT NOT NULL, what TEXT NOT NULL, at BIGINT NOT NULL,
 		PRIMARY KEY (customer, place))`,
 	`CREATE TABLE view_customers (order_id TEXT PRIMARY KEY, customer TEXT NOT NULL)`,
+	`CREATE INDEX view_details_customer ON view_details (customer, placed)`,
 }
 
 // Views are the read models.
@@ -188,17 +189,26 @@ type Details struct {
 
 // Details returns an order; found is false if there is none.
 func (v *Views) Details(ctx context.Context, id string) (d Details, found bool, err error) {
-	all, err := list(ctx, v.db, func(scan func(...any) error) (d Details, err error) {
+	all, err := v.details(ctx, `order_id = $1`, id)
+	if err != nil || len(all) == 0 {
+		return Details{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// Of returns the orders of a customer, in the order in which they were placed.
+func (v *Views) Of(ctx context.Context, customer string) ([]Details, error) {
+	return v.details(ctx, `customer = $1 ORDER BY placed, order_id`, customer)
+}
+
+func (v *Views) details(ctx context.Context, which string, args ...any) ([]Details, error) {
+	return list(ctx, v.db, func(scan func(...any) error) (d Details, err error) {
 		var placed, changed int64
 		var placement string
 		err = scan(&d.Order, &d.Customer, &d.Status, &d.Cents, &placed, &changed, &d.Reason, &placement)
 		d.Placed, d.Changed, d.Placement = time.UnixMicro(placed).UTC(), time.UnixMicro(changed).UTC(), json.RawMessage(placement)
 		return d, err
-	}, `SELECT order_id, customer, status, cents, placed, changed, reason, placement FROM view_details WHERE order_id = $1`, id)
-	if err != nil || len(all) == 0 {
-		return Details{}, false, err
-	}
-	return all[0], true, nil
+	}, `SELECT order_id, customer, status, cents, placed, changed, reason, placement FROM view_details WHERE `+which, args...)
 }
 
 // Happening is an event in the history of a customer.

@@ -36,6 +36,7 @@ func Handler(s *shop.Shop, token string) http.Handler {
 	inner.HandleFunc("POST /orders/{id}/cancel", a.cancel)
 	inner.HandleFunc("GET /orders/{id}/trace", a.trace)
 	inner.HandleFunc("GET /customers/{id}/history", a.history)
+	inner.HandleFunc("GET /customers/{id}/statement", a.statement)
 	inner.HandleFunc("GET /summary", a.summary)
 
 	mux := http.NewServeMux()
@@ -121,6 +122,16 @@ func (a *api) trace(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
 	list, err := a.History(r.Context(), r.PathValue("id"))
+	result(w, list, err)
+}
+
+// statement returns the customer's orders, none of them half done.
+func (a *api) statement(w http.ResponseWriter, r *http.Request) {
+	list, err := a.Statement(r.Context(), r.PathValue("id"))
+	if errors.Is(err, shop.ErrInvalid) {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	result(w, list, err)
 }
 

@@ -18,11 +18,12 @@ type active struct {
 
 	// has is the lock of what follows: who has sent into it has it. It is had while the
 	// run is changed, a transaction of a step included, but not during remote calls.
-	has   chan struct{}
-	row   *row
-	live  map[int]*live // by step
-	fresh map[int]bool  // steps that this process has started, and not attempted
-	timer *time.Timer   // of the deadline
+	has      chan struct{}
+	row      *row
+	live     map[int]*live // by step
+	fresh    map[int]bool  // steps that this process has started, and not attempted
+	timer    *time.Timer   // of the deadline
+	suspects map[int]bool  // steps that may have ended the process, and have no message yet
 }
 
 // live is a step that is under way, as long as it has its message. Its fields are under
@@ -36,6 +37,9 @@ type live struct {
 	keyless   bool  // and an attempt has failed for that; a further one has another message
 	unsure    bool  // it may have been done
 	ask       bool  // and nobody has asked Find since
+	suspect   bool  // its attempts may end the process: each is marked before
+	marked    bool  // the one under way, or one whose end could not be recorded, is
+	alone     bool  // it has the turn of those that are attempted alone
 	undoes    bool  // the attempts that notBefore is about are those to undo it
 	notBefore time.Time
 	since     time.Time               // when it began to wait for a reply
@@ -217,7 +221,9 @@ func (c *Coordinator) beginStep(a *active, i int) {
 	l := &live{run: a, step: i}
 	l.unsure = !a.fresh[i] && !s.inTx
 	l.ask = l.unsure
+	l.suspect = a.suspects[i]
 	delete(a.fresh, i)
+	delete(a.suspects, i)
 	var claim []lockkeys.Request
 	claim, l.keyErr = s.keys(a.row.state)
 	if l.keyErr == nil {

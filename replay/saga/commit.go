@@ -118,7 +118,7 @@ func (r *row) happened(changes []change, who, why string, at time.Time) (entries
 		if h.step >= 0 {
 			e.Step = r.rec.Steps[h.step].Name
 		}
-		if h.kind == StepFailed || h.kind == CompensationFailed {
+		if h.kind == StepFailed || h.kind == CompensationFailed || h.kind == StepSuspected {
 			e.Attempt = h.attempt
 		}
 		entries = append(entries, e)

@@ -51,6 +51,14 @@ type Config struct {
 	// Poll is how often the database is asked for runs that were started, without
 	// [Coordinator.Notify]. Default: 250 ms.
 	Poll time.Duration
+	// MaxCrashes is how many attempts of a step, to do or to undo it, may end with the
+	// process: by the memory that they take, by os.Exit, by a crash in C. After that the
+	// run is parked, with what it keeps and with its history. What counts, and what it
+	// costs, says the package documentation under "What ends the process". Default: 5;
+	// negative: nothing is counted, and a step that ends the process does so again and
+	// again. A process that is killed from outside, again and again as it starts, looks
+	// the same: set it higher where that happens.
+	MaxCrashes int
 	// StoreBackoff is the wait after an error of the store. Default: from 50 ms to 5 s.
 	StoreBackoff dispatcher.Backoff
 	// Logger gets what an operator should know. Default: slog.Default().
@@ -60,6 +68,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	settings.Default(&c.Name, "default")
 	settings.Default(&c.Workers, 64)
+	settings.Default(&c.MaxCrashes, 5)
 	settings.Default(&c.MaxRuns, 1<<14)
 	settings.Default(&c.Poll, 250*time.Millisecond)
 	c.StoreBackoff = c.StoreBackoff.WithDefaults(50*time.Millisecond, 5*time.Second)

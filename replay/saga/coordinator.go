@@ -42,6 +42,8 @@ type Coordinator struct {
 	newest      map[string]*definition
 	byType      map[reflect.Type]*definition // the newest with a state of the type
 	roots       Roots
+	unclean     bool     // the term before did not end in good order, and that matters
+	alone       bulkhead // of attempts that may end the process
 
 	// open ends when nothing more is to be begun; its cause is the reason.
 	open    context.Context
@@ -106,6 +108,9 @@ func (c *Coordinator) begin(ctx context.Context) (err error) {
 	if c.term, err = c.cfg.Store.Begin(ctx, ordering.Consumer{Name: "saga/" + c.cfg.Name, Holder: c.cfg.Holder}); err != nil {
 		return fmt.Errorf("saga: %w", err)
 	}
+	before := c.term.Info().Previous
+	c.unclean = before != nil && !before.Ended && c.cfg.MaxCrashes > 0
+	c.alone.mu.free = 1
 	c.d, err = dispatcher.New(dispatcher.Config[*message]{
 		Keys:    func(m *message, claim *lockkeys.Claim) error { claim.Add(m.claim...); return nil },
 		Name:    func(m *message) string { return m.name },

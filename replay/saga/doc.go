@@ -43,10 +43,33 @@
 //     tried without end, in a context of its own; what can never be undone is parked with
 //     its keys, until an operator decides.
 //   - Fenced: a coordinator that was taken over changes nothing any more, and stops.
+//   - No step stops all others for ever: a run with one that ends the process, each time
+//     that it is attempted, is parked; see below.
 //   - The database may fail for a while: that uses up no attempts.
 //
 // Not promised: what a run does is visible to those who take no keys. A coordinator that was
 // taken over may still make calls elsewhere, and run functions of Do, at the same time as the
 // new one, until it notices: that takes a second, unless it is frozen. A run holds up others that need what it keeps, as long as
 // it lasts: keep narrow keys, and none over waits of days.
+//
+// # What ends the process
+//
+// A step may end the process in which it is attempted: it takes too much memory, calls
+// os.Exit, or crashes in C. The next coordinator takes its run up, first of all, and so it
+// goes on. So in a term after one that did not end in good order, see [ordering.TermInfo],
+// attempts of the steps that were under way then are counted by a write before they begin,
+// [StepSuspected] in their histories, and what is left of the count are those that the
+// process has not survived. They run beside each other, and from the third time on one
+// after the other, so that those that were only under way beside it are not counted again.
+// After [Config.MaxCrashes] of them the run is parked, with its keys, and that is logged as
+// an error: Resume has the step attempted anew, Skip takes it as done, Undo turns the run
+// back. With the default of 5 the process ends six times: once before anybody could know,
+// twice beside others, and three times alone.
+//
+// An attempt that comes to an end is not counted: by an error, a panic or runtime.Goexit.
+// In any other term nothing is counted, and nothing costs anything. Functions that make
+// keys, and OnReply, are not counted. Nobody can tell when a process is ended from outside,
+// or still runs when its term is taken over: after several power cuts, or take-overs, a
+// step may be parked that was attempted alone each time. A clean end in between, see
+// [Coordinator.Shutdown], forgets the count.
 package saga

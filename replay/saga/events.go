@@ -10,10 +10,11 @@ import (
 
 // Types of the events of a run, see [Config].Record.
 const (
-	SagaStarted         = "SagaStarted" // in the transaction of Start
-	StepStarted         = "StepStarted" // the intent to do it
-	StepWaits           = "StepWaits"   // for a reply
-	StepReplied         = "StepReplied" // by a reply that has come before the step waits
+	SagaStarted         = "SagaStarted"   // in the transaction of Start
+	StepStarted         = "StepStarted"   // the intent to do it
+	StepWaits           = "StepWaits"     // for a reply
+	StepSuspected       = "StepSuspected" // an attempt begins, to do or to undo it, that may end the process: see Config.MaxCrashes
+	StepReplied         = "StepReplied"   // by a reply that has come before the step waits
 	StepCompleted       = "StepCompleted"
 	StepFailed          = "StepFailed"          // an attempt has
 	CompensationStarted = "CompensationStarted" // the run turns back
@@ -36,7 +37,7 @@ type Entry struct {
 	Type     string    `json:"type"`
 	Time     time.Time `json:"time"`
 	Step     string    `json:"step,omitempty"`     // if it is one of a step
-	Attempt  int       `json:"attempt,omitempty"`  // with StepFailed and CompensationFailed: the failed ones in a row
+	Attempt  int       `json:"attempt,omitempty"`  // with StepFailed and CompensationFailed: the failed ones in a row; with StepSuspected: those that may have ended the process, and this one
 	Error    string    `json:"error,omitempty"`    // or the cause
 	Operator string    `json:"operator,omitempty"` // see dispatcher.WithOperator
 	Why      string    `json:"why,omitempty"`

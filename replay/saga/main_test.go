@@ -20,6 +20,10 @@ func TestMain(m *testing.M) {
 		child(where)
 		return
 	}
+	if args := os.Getenv(killerEnv); args != "" {
+		killer(args)
+		return
+	}
 	flag.Parse()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if s, err := server(); err == nil {

@@ -24,6 +24,7 @@ func (c *Coordinator) serve(ctx context.Context, l *live) error {
 		due := a.def.plan.due(&a.row.rec, l.step)
 		if due == nothing || l.keyless && (due == act || due == takeBack) {
 			a.def.steps[l.step].calls.leave(l, false)
+			c.alone.leave(l, false)
 			a.remove(l)
 			if due != nothing { // with keys that may be derived by now
 				c.beginStep(a, l.step)
@@ -63,6 +64,10 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 		l.keyless = true
 		return c.failed(ctx, l, undoes, dispatcher.Permanent(l.keyErr))
 	}
+	if wait, may := c.mark(ctx, l); !may {
+		return wait
+	}
+	defer c.unmark(l)
 	if !undoes && l.ask {
 		if found, asked := c.ask(ctx, l); asked {
 			return goesOn
@@ -138,7 +143,7 @@ func (c *Coordinator) done(ctx context.Context, l *live, m commitment) (wait tim
 	err := c.commit(ctx, l.run, m)
 	switch {
 	case err == nil:
-		l.unsure, l.ask, l.since, l.notBefore = false, false, time.Time{}, time.Time{}
+		l.unsure, l.ask, l.marked, l.since, l.notBefore = false, false, false, time.Time{}, time.Time{}
 	case err == errChanged || c.open.Err() != nil:
 	case m.limit == 0: // it was done, and nothing but the store keeps it from being durable
 		c.cfg.Logger.Error("saga: the outcome of a step cannot be recorded", "saga", l.run.row.id, "step", l.run.def.steps[l.step].name, "err", err)
@@ -155,7 +160,7 @@ func (c *Coordinator) failed(ctx context.Context, l *live, undoes bool, cause er
 	a, s := l.run, l.run.def.steps[l.step]
 	permanent := dispatcher.IsPermanent(cause)
 	attempts := a.row.rec.Steps[l.step].Failed + 1
-	in := input{kind: undoFailed, step: l.step, err: text(cause.Error()), final: permanent}
+	in := input{kind: undoFailed, step: l.step, err: text(cause.Error()), final: permanent, ended: l.marked}
 	if !undoes {
 		in.kind, in.known = failed, permanent || s.inTx
 		in.final = permanent || s.inTx && attempts >= s.maxAttempts
@@ -167,7 +172,11 @@ func (c *Coordinator) failed(ctx context.Context, l *live, undoes bool, cause er
 	}
 	c.warn("saga: an attempt has failed", "saga", a.row.id, "step", s.name, "undo", undoes, "attempt", attempts, "err", cause)
 	l.notBefore = time.Now().Add(s.backoff.Wait(attempts))
-	if err := c.commit(ctx, a, commitment{in: in, patient: true}); err != nil && err != errChanged && c.open.Err() == nil && !isIn(err, ErrNotAwaiting) {
+	err := c.commit(ctx, a, commitment{in: in, patient: true})
+	if err == nil {
+		l.marked = false
+	}
+	if err != nil && err != errChanged && c.open.Err() == nil && !isIn(err, ErrNotAwaiting) {
 		c.cfg.Logger.Error("saga: the failure of a step cannot be recorded", "saga", a.row.id, "step", s.name, "err", err)
 		return c.later(l, attempts)
 	}
@@ -209,6 +218,10 @@ func (c *Coordinator) ask(ctx context.Context, l *live) (found Found, changed bo
 // settle finds out what became of a step that is not to be attempted any more.
 func (c *Coordinator) settle(ctx context.Context, l *live) (wait time.Duration) {
 	if l.unsure && l.ask {
+		if wait, may := c.mark(ctx, l); !may {
+			return wait
+		}
+		defer c.unmark(l)
 		found, changed := c.ask(ctx, l)
 		switch {
 		case found == Happened:

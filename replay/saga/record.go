@@ -27,6 +27,7 @@ type stepRecord struct {
 	Order   int        `json:"order,omitempty"`   // of its completion, from 1
 	Failed  int        `json:"failed,omitempty"`  // attempts in a row, of doing or of undoing it
 	Error   string     `json:"error,omitempty"`   // of the last one
+	Crashes int        `json:"crashes,omitempty"` // attempts that were counted, and whose end was not: with it the process has ended
 	Parked  bool       `json:"parked,omitempty"`  // it has failed for good, and an operator must decide
 	Skipped bool       `json:"skipped,omitempty"` // an operator has decided that it is done, or undone
 	Early   []byte     `json:"early,omitempty"`   // a reply that has come before the step waited

@@ -141,7 +141,12 @@ func (c *Coordinator) activate(ctx context.Context, r *row) (*active, error) {
 	if !slices.EqualFunc(r.rec.Steps, d.steps, func(has stepRecord, s *step) bool { return has.Name == s.name }) {
 		return nil, fmt.Errorf("its steps are not those of %v: a released version must not be changed, make a new one", d)
 	}
+	suspects, err := c.suspect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	a := newActive(c, d, r)
+	a.suspects = suspects
 	c.mu.Lock()
 	c.mu.runs[r.id] = a
 	c.mu.Unlock()

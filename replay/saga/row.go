@@ -129,6 +129,9 @@ func update(ctx context.Context, tx *sql.Tx, coordinator string, r *row, expecte
 
 // addHistory adds to the history of a run, in one statement.
 func addHistory(ctx context.Context, tx *sql.Tx, coordinator, id string, entries []Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
 	const columns = 8
 	args := []any{coordinator, id}
 	var b strings.Builder

@@ -19,7 +19,8 @@ import (
 // different top-level fields of its JSON. Their contexts are those of a handler of the
 // coordinator's dispatcher, see [dispatcher.Holds], and end after Timeout. The functions
 // may be called more than once, since attempts fail and processes crash. A panic or
-// runtime.Goexit is a failed attempt.
+// runtime.Goexit is a failed attempt. One that ends the process, each time, has the run
+// parked: see [Config].MaxCrashes.
 //
 // An error marked by [dispatcher.Permanent] says that no further attempt is to be made.
 // From Do it says as well that the action was refused for certain; any other error of Do

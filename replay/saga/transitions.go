@@ -12,6 +12,7 @@ type input struct {
 	known bool   // of failed and gaveUp: the action was not done for certain
 	final bool   // of failed and undoFailed: there is no further attempt
 	err   string // of failed, gaveUp and undoFailed, and the cause of canceled and undo
+	ended bool   // of failed and undoFailed: the attempt was one that begins has counted
 	reply []byte // of early: the body; of completed and failed by a reply: its hash
 }
 
@@ -24,6 +25,8 @@ const (
 	early                       // a reply has come, and the step does not wait yet
 	failed                      // an attempt at a step
 	gaveUp                      // a step of which no attempt is to follow
+	begins                      // an attempt at a step, or to undo it, that may end the process
+	killed                      // the process, too often: there are no more attempts
 	undone                      // a step
 	undoFailed                  // an attempt to undo a step
 	canceled
@@ -38,7 +41,7 @@ const (
 type change struct {
 	kind    string // one of the types of events
 	step    int    // -1 for the run as a whole
-	attempt int    // failed ones in a row
+	attempt int    // failed ones in a row; of StepSuspected, those that were counted
 	err     string
 }
 
@@ -65,6 +68,9 @@ func (t *transition) tell(kind string, step int, err string) {
 	c := change{kind: kind, step: step, err: err}
 	if step >= 0 {
 		c.attempt = t.r.Steps[step].Failed
+		if kind == StepSuspected {
+			c.attempt = t.r.Steps[step].Crashes
+		}
 	}
 	t.changes = append(t.changes, c)
 }
@@ -82,6 +88,8 @@ func (t *transition) take(in input) error {
 		}
 	case completed, awaits, early, failed, gaveUp:
 		return t.forward(in)
+	case begins, killed:
+		return t.suspected(in)
 	case undone, undoFailed:
 		return t.backward(in)
 	case canceled, expired, undo:
@@ -108,7 +116,7 @@ func (t *transition) forward(in input) error {
 	}
 	switch {
 	case in.kind == completed:
-		s.Status, s.Failed, s.Error, s.Parked, s.Early = Done, 0, "", false, nil
+		s.Status, s.Failed, s.Error, s.Crashes, s.Parked, s.Early = Done, 0, "", 0, false, nil
 		if in.reply != nil {
 			s.Replied = in.reply
 		}
@@ -116,17 +124,17 @@ func (t *transition) forward(in input) error {
 		s.Order = r.Order
 		t.tell(StepCompleted, in.step, "")
 	case in.kind == awaits:
-		s.Status = Awaiting
+		s.Status, s.Crashes = Awaiting, 0
 		t.tell(StepWaits, in.step, "")
 		if r.direction() == Compensating {
 			t.uncertain(in.step)
 		}
 	case in.kind == gaveUp:
+		s.Crashes = 0
 		t.forGood(in)
 	default:
 		s.Status, s.Early, s.Replied = Started, nil, in.reply
-		s.Failed++
-		s.Error = in.err
+		s.hasFailed(in)
 		t.tell(StepFailed, in.step, in.err)
 		if in.final {
 			t.forGood(in)
@@ -167,18 +175,42 @@ func (t *transition) backward(in input) error {
 		return ErrNotAwaiting
 	}
 	if in.kind == undone {
-		s.Status, s.Failed, s.Error, s.Parked = Undone, 0, "", false
+		s.Status, s.Failed, s.Error, s.Crashes, s.Parked = Undone, 0, "", 0, false
 		t.tell(StepCompensated, in.step, "")
 		t.goOn()
 		return nil
 	}
-	s.Failed++
-	s.Error = in.err
+	s.hasFailed(in)
 	t.tell(CompensationFailed, in.step, in.err)
 	if in.final {
 		s.Parked = true
 		t.park(in.step, in.err)
 	}
+	return nil
+}
+
+// hasFailed counts an attempt that has failed.
+func (s *stepRecord) hasFailed(in input) {
+	s.Failed++
+	s.Error = in.err
+	if in.ended && s.Crashes > 0 {
+		s.Crashes-- // the process has survived it
+	}
+}
+
+// suspected takes an attempt that may end the process, or that there are no more of them.
+func (t *transition) suspected(in input) error {
+	s := &t.r.Steps[in.step]
+	if s.Status != Started && s.Status != Undoing || s.Parked {
+		return ErrNotAwaiting
+	}
+	if in.kind == begins {
+		s.Crashes++
+		t.tell(StepSuspected, in.step, "")
+		return nil
+	}
+	s.Error, s.Parked = in.err, true
+	t.park(in.step, in.err)
 	return nil
 }
 
@@ -239,7 +271,7 @@ func (t *transition) operate(in input) error {
 		if !s.Parked {
 			continue
 		}
-		s.Parked, s.Failed = false, 0
+		s.Parked, s.Failed, s.Crashes = false, 0, 0
 		if in.kind != skip {
 			continue
 		}
@@ -282,7 +314,7 @@ func (t *transition) compensate(cause string) {
 	t.tell(CompensationStarted, -1, cause)
 	for i := range t.r.Steps {
 		s := &t.r.Steps[i]
-		s.Early, s.Parked, s.Failed = nil, false, 0
+		s.Early, s.Parked, s.Failed, s.Crashes = nil, false, 0, 0
 		if s.Status == Awaiting {
 			t.uncertain(i)
 		}
@@ -335,7 +367,7 @@ func (t *transition) undoNext() {
 			return
 		}
 		s := &t.r.Steps[last]
-		s.Failed, s.Error = 0, ""
+		s.Failed, s.Error, s.Crashes = 0, "", 0
 		if t.plan[last].undoes {
 			s.Status = Undoing
 			t.tell(UndoStarted, last, "")

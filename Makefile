@@ -7,7 +7,10 @@
 # make model   the analytical model of sequences and replay beside measured runs
 # make soak    the simulation of the sequencer's core for SIMULATED events, EVENTS from
 #              a hostile source applied on SQLite, the crash tests of the ledger for
-#              SOAK rounds, and those with a broker for CHAOS
+#              SOAK rounds, and those with a broker for CHAOS; the shop of
+#              examples/orders with its database, broker, orchestrator and payment service
+#              slow or killed, in full size, for ORDERS rounds of ten minutes; and what
+#              ISOLATION sagas see of each other, with Keep, without, and with a flag
 # make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ,
 #              Chromium
 
@@ -21,6 +24,8 @@ SOAK        ?= 2000
 CHAOS       ?= 1000
 SIMULATED   ?= 20000000
 EVENTS      ?= 10000000
+ORDERS      ?= 6
+ISOLATION   ?= 100000
 MODULES     := . bench
 BOOKS       := Berka|Journals|Beancount|Ethereum|Contention|Hostile|Faults|Cut
 
@@ -81,6 +86,8 @@ soak:
 	SOAK_EVENTS=$(EVENTS) go test -count=1 -timeout 10h -v -run TestSoak ./ordering/sqlstore
 	LEDGER_CRASH_ROUNDS=$(SOAK) go test -count=1 -timeout 10h -v -run TestKilled ./examples/ledger
 	LEDGER_CHAOS_ROUNDS=$(CHAOS) go test -count=1 -timeout 10h -v -run TestChaos ./examples/ledger
+	ORDERS_DISTURBED_ROUNDS=$(ORDERS) go test -count=1 -timeout 10h -v -run TestDisturbed ./examples/orders
+	cd bench && go test -timeout 10h -run '^$$' -bench . -benchtime $(ISOLATION)x ./isolation
 
 fuzz:
 	for pkg in $$(go list ./...); do \

@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
 // some returns the share of a number that is placed, as an argument.
@@ -16,7 +14,7 @@ func some(n int) string { return strconv.Itoa(n / share) }
 
 // Whatever fails, all fits together in the end.
 func TestSimulation(t *testing.T) {
-	node := rabbittest.Start(t)
+	node := broker(t)
 	for name, args := range map[string][]string{
 		"local":           {"-orders", some(200)},
 		"HTTP":            {"-orders", some(100), "-transport", "http", "-token", "secret"},

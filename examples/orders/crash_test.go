@@ -15,7 +15,6 @@ import (
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/views"
 	"github.com/interlock-go/interlock/internal/loopback"
-	"github.com/interlock-go/interlock/internal/rabbittest"
 )
 
 // The payment service is killed again and again while checkouts call it, and is away for
@@ -25,7 +24,7 @@ func TestThePaymentServiceIsKilled(t *testing.T) {
 	port, err := loopback.New()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, port.Close()) }()
-	node := rabbittest.Start(t)
+	node := broker(t)
 	for transport, at := range map[string]struct {
 		url  string
 		args []string

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/orders/internal/checkout"
+	"github.com/interlock-go/interlock/examples/orders/internal/wire"
 	"github.com/interlock-go/interlock/internal/loopback"
 	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/internal/rabbittest"
@@ -29,13 +32,13 @@ func port(t *testing.T) string {
 // shopProcess returns the arguments of the shop in a process of its own, at an address,
 // with services of this one, of which the gate, if any, holds the planning of shipments.
 func (tw *town) shopProcess(address string, g *gate) []string {
-	ships := tw.s.shipping.Methods()
+	ships := tw.s.Shipping.Methods()
 	if g != nil {
 		ships = g.before(ships, "plan")
 	}
 	tw.url = "http://" + address
-	args := []string{"-listen", address, "-dir", tw.o.dir, "-payment", tw.serve(tw.s.payment.Methods()),
-		"-inventory", tw.serve(tw.s.inventory.Methods()), "-shipping", tw.serve(ships)}
+	args := []string{"-listen", address, "-dir", tw.o.Dir, "-payment", tw.serve(tw.s.Payment.Methods()),
+		"-inventory", tw.serve(tw.s.Inventory.Methods()), "-shipping", tw.serve(ships)}
 	if tw.o.db != "" {
 		args = append(args, "-db", tw.o.db)
 	}
@@ -57,7 +60,7 @@ func databaseGone(t *testing.T) (func(tw *town), func() []string) {
 			leave := tw.shopping()
 			defer leave()
 			tw.audit()
-			tw.taking(20)
+			tw.taking(tw.size.orders)
 			link.Slow(500 * time.Millisecond)
 			<-time.After(tw.size.slow)
 			server.Kill()
@@ -65,7 +68,7 @@ func databaseGone(t *testing.T) (func(tw *town), func() []string) {
 			require.NoError(tw.t, server.Restart())
 			link.Slow(0)
 			tw.back = time.Now()
-			tw.taking(20)
+			tw.taking(tw.size.orders)
 		}, func() (args []string) {
 			var url string
 			link, url = server.Link(t, server.Database(t))
@@ -76,15 +79,13 @@ func databaseGone(t *testing.T) (func(tw *town), func() []string) {
 // The broker is killed with requests in flight: some are at the service, which has not
 // answered, the others in its queue.
 func brokerKilled(t *testing.T) (func(tw *town), func() []string) {
-	node := rabbittest.Start(t)
+	node := broker(t)
 	return func(tw *town) {
-		t, o := tw.t, *tw.o
-		o.broker = node.URL()
-		g := newGate()
+		t, g := tw.t, newGate()
 		tw.openShop(checkout.Services{
-			Payment:   tw.s.queue(t.Context(), &o, "payment", tw.s.payment.Methods()),
-			Inventory: tw.s.queue(t.Context(), &o, "inventory", tw.s.inventory.Methods()),
-			Shipping:  tw.s.queue(t.Context(), &o, "shipping", g.before(tw.s.shipping.Methods(), "plan")),
+			Payment:   tw.queue(node, "orders.payment", tw.s.Payment.Methods()),
+			Inventory: tw.queue(node, "orders.inventory", tw.s.Inventory.Methods()),
+			Shipping:  tw.queue(node, "orders.shipping", g.before(tw.s.Shipping.Methods(), "plan")),
 		})
 		tw.orderGood(tw.size.requests)
 		require.Eventually(t, func() bool {
@@ -100,7 +101,7 @@ func brokerKilled(t *testing.T) (func(tw *town), func() []string) {
 		g.open()
 		tw.TakenUp = g.await(t, tw.size.requests).Sub(tw.back)
 		leave := tw.shopping()
-		tw.taking(10)
+		tw.taking(tw.size.orders)
 		leave()
 		require.Eventually(t, func() bool {
 			left := 0
@@ -112,20 +113,14 @@ func brokerKilled(t *testing.T) (func(tw *town), func() []string) {
 	}, nothing
 }
 
-// queued returns the messages that wait in the queues of the services.
-func queued(t *testing.T, node *rabbittest.Node) map[string]int {
-	conn, err := amqp.Dial(node.URL())
-	require.NoError(t, err)
-	defer conn.Close()
-	ch, err := conn.Channel()
-	require.NoError(t, err)
-	counts := map[string]int{}
-	for _, name := range []string{"orders.payment", "orders.inventory", "orders.shipping"} {
-		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		require.NoError(t, err)
-		counts[name] = q.Messages
-	}
-	return counts
+// queue serves a service of this process at a queue, and returns its caller.
+func (tw *town) queue(node *rabbittest.Node, name string, s wire.Service) wire.Caller {
+	serving, stop := context.WithCancel(context.WithoutCancel(tw.t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { wire.ServeAMQP(serving, node.URL(), name, s, slog.New(slog.DiscardHandler)) })
+	caller := wire.NewAMQP(node.URL(), name)
+	tw.ending = append(tw.ending, func() { assert.NoError(tw.t, caller.Close()); stop(); all.Wait() })
+	return caller
 }
 
 // The process of the orchestrator is killed with sagas under way, all of which wait for the
@@ -144,21 +139,27 @@ func orchestratorKilled(t *testing.T) (func(tw *town), func() []string) {
 		g.forget(t)
 		began := time.Now()
 		p = start(t, args...)
-		answered := make(chan bool, 1)
-		tw.audits.Go(func() { answered <- tw.statement(0) })
+		answered := make(chan struct{})
+		tw.audits.Go(func() {
+			defer close(answered)
+			for !tw.statement(0) && tw.ctx.Err() == nil {
+				continue
+			}
+		})
 		tw.TakenUp = g.await(t, tw.size.sagas).Sub(began)
 		if tw.o.isolated {
 			select {
-			case got := <-answered:
-				assert.False(t, got, "somebody has come between a saga and its keys")
+			case <-answered:
+				assert.Fail(t, "somebody has come between a saga and its keys")
 			default:
 			}
 		}
-		tw.audit()
 		g.open()
+		<-answered
+		tw.audit()
 		leave := tw.shopping()
 		for range tw.size.kills {
-			tw.taking(5)
+			tw.taking(tw.size.orders / 2)
 			<-time.After(time.Duration(rand.IntN(150)) * time.Millisecond) // when it is killed
 			p.kill(t)
 			p = start(t, args...)
@@ -174,20 +175,20 @@ func paymentKilled(t *testing.T) (func(tw *town), func() []string) {
 	address := port(t)
 	return func(tw *town) {
 			t := tw.t
-			args := []string{"-service", "payment", "-listen", address, "-dir", tw.o.dir, "-unreliable", "0.05"}
+			args := []string{"-service", "payment", "-listen", address, "-dir", tw.o.Dir, "-unreliable", "0.05"}
 			p := start(t, args...)
 			tw.ending = append(tw.ending, func() { p.kill(t) })
-			tw.openShop(tw.s.callers)
+			tw.openShop(tw.s.Callers)
 			leave := tw.shopping()
 			tw.audit()
 			for range 3 {
-				tw.taking(10)
+				tw.taking(tw.size.orders)
 				p.kill(t)
 				<-time.After(tw.size.away)
 				p = start(t, args...)
 			}
 			tw.back = time.Now()
-			tw.taking(10)
+			tw.taking(tw.size.orders)
 			leave()
 		}, func() []string {
 			return []string{"-payment", "http://" + address}

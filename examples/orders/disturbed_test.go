@@ -24,15 +24,16 @@ type size struct {
 	gone     time.Duration // and then gone
 	away     time.Duration // how long the payment service is away each time
 	kills    int           // of the orchestrator, at any moment
+	orders   int           // that are taken before something happens, and after it
 	shoppers int           // who order at the same time
 	pause    time.Duration // of each between two orders
 }
 
 var (
 	small = size{sagas: 100 / share, requests: 250 / share, slow: time.Second, gone: 2 * time.Second, away: 500 * time.Millisecond,
-		kills: 1, shoppers: 8, pause: 50 * share * time.Millisecond}
+		kills: 1, orders: 6, shoppers: 8, pause: 100 * share * time.Millisecond}
 	full = size{sagas: 100, requests: 250, slow: 30 * time.Second, gone: time.Minute, away: 3 * time.Second,
-		kills: 5, shoppers: 40, pause: 2 * time.Second}
+		kills: 5, orders: 200, shoppers: 40, pause: 2 * time.Second}
 )
 
 // outcome is what became of a disturbance.
@@ -110,7 +111,7 @@ func TestDisturbed(t *testing.T) {
 	})
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(w, "| disturbance\t| Keep\t| orders\t| completed\t| undone by it\t| by hand\t| lost, twice\t| half done, as seen\t| asked again\t| taken up after\t| all ended after\t|")
+	fmt.Fprintln(w, "| disturbance\t| Keep\t| orders\t| completed\t| undone by it\t| by hand\t| lost, twice\t| half done, on statements\t| asked again\t| taken up after\t| all ended after\t|")
 	fmt.Fprintln(w, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|")
 	for i, d := range disturbances {
 		for k, keep := range []string{"yes", "no"} {
@@ -119,7 +120,7 @@ func TestDisturbed(t *testing.T) {
 			if o.TakenUp > 0 {
 				up = o.TakenUp.Round(time.Millisecond).String()
 			}
-			fmt.Fprintf(w, "| %s\t| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d in %d\t| %d (%d orders)\t| %s\t| %v\t|\n", d.name, keep, o.Orders, o.Completed, o.Undone, o.ByHand, o.Wrong,
+			fmt.Fprintf(w, "| %s\t| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d on %d\t| %d (%d orders)\t| %s\t| %v\t|\n", d.name, keep, o.Orders, o.Completed, o.Undone, o.ByHand, o.Wrong,
 				o.HalfDone, o.Statements, o.Failed, o.Again, up, o.Ended.Round(100*time.Millisecond))
 		}
 	}

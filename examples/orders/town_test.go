@@ -21,6 +21,7 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/examples/orders/internal/checkout"
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
+	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/views"
 	"github.com/interlock-go/interlock/examples/orders/internal/web"
@@ -42,7 +43,7 @@ const (
 type town struct {
 	t    *testing.T
 	o    *options
-	s    *services // of this process
+	s    *services.Services // of this process
 	size size
 	url  string // of the shop
 
@@ -64,14 +65,14 @@ type town struct {
 func newTown(t *testing.T, size size, isolated bool, args ...string) *town {
 	o, err := parse(append(args, "-unreliable", "0.05", fmt.Sprint("-isolated=", isolated)), io.Discard)
 	require.NoError(t, err)
-	o.dir = t.TempDir()
+	o.Dir = t.TempDir()
 	tw := &town{t: t, o: o, size: size, random: rand.New(rand.NewPCG(rand.Uint64(), 0)), http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	tw.ctx, tw.stop = context.WithCancel(t.Context())
-	tw.s, err = o.open(t.Context())
+	tw.s, err = services.Open(t.Context(), o.Options)
 	require.NoError(t, err)
 	tw.ending = append(tw.ending, func() { assert.NoError(t, tw.s.Close()) }, tw.http.CloseIdleConnections)
 	for p := range productCount {
-		require.NoError(t, tw.s.inventory.Stock(t.Context(), product(p), eachStock))
+		require.NoError(t, tw.s.Inventory.Stock(t.Context(), product(p), eachStock))
 	}
 	return tw
 }
@@ -266,11 +267,11 @@ func (tw *town) settle() outcome {
 	}
 
 	here := *tw.o
-	here.payment, here.inventory, here.shipping, here.transport, here.broker, here.orders = "", "", "", "local", "", len(tw.placed)
-	s, err := here.open(t.Context())
+	here.Payment, here.Inventory, here.Shipping, here.orders = "", "", "", len(tw.placed)
+	s, err := services.Open(t.Context(), here.Options)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
-	sh, err := shop.Open(t.Context(), here.shopDB(), s.callers, here.isolated, slog.New(slog.DiscardHandler))
+	sh, err := shop.Open(t.Context(), here.shopDB(), s.Callers, here.isolated, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, sh.Close()) }()
 	require.NoError(t, sh.CatchUp(t.Context()), "no read model is parked")

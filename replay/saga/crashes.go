@@ -8,7 +8,7 @@ import (
 )
 
 // besides is how many attempts of a step may end with the process, of those that are
-// counted, until it is attempted alone.
+// counted, until it is attempted alone. The last one is always alone.
 const besides = 2
 
 // suspect finds the steps of a run that may have ended the process: they were under way,
@@ -49,7 +49,7 @@ func (c *Coordinator) mark(ctx context.Context, l *live) (wait time.Duration, ma
 			"look at what the step does to it; Resume has it attempted again", crashes)}
 		return c.note(ctx, l, in), false
 	}
-	if crashes >= besides {
+	if crashes >= min(besides, c.cfg.MaxCrashes-1) {
 		if !c.alone.enter(l) {
 			return 0, false
 		}

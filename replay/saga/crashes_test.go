@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -249,4 +251,48 @@ func TestOnlyWhatEndsTheProcessIsCounted(t *testing.T) {
 		assert.Zero(t, count(run, saga.SagaParked))
 		require.NoError(t, c.Close())
 	})
+}
+
+// With MaxCrashes 1 whatever was under way is attempted alone from then on, so that only
+// what ends the process is parked.
+func TestTheLastAttemptIsAlone(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "saga.db"))
+	cfg := config(store)
+	cfg.MaxCrashes = 1
+	var calling, most atomic.Int64
+	begun := make(chan struct{}, 1000)
+	d := saga.Register(saga.Definition[order]{Name: "one", Version: 1, Steps: []saga.Step[order]{
+		{Name: "call", Do: func(ctx context.Context, _ saga.Call, _ *order) error {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}}}})
+	before, err := saga.New(t.Context(), cfg, d)
+	require.NoError(t, err)
+	const runs = 20
+	for i := range runs {
+		start(t, before, store, fmt.Sprint(i), order{})
+	}
+	for range runs {
+		<-begun
+	}
+	next, err := saga.New(t.Context(), cfg, saga.Register(saga.Definition[order]{Name: "one", Version: 1, Steps: []saga.Step[order]{
+		{Name: "call", Do: func(context.Context, saga.Call, *order) error {
+			most.Store(max(most.Load(), calling.Add(1)))
+			defer calling.Add(-1)
+			runtime.Gosched()
+			return nil
+		}}}}))
+	require.NoError(t, err)
+	for i := range runs {
+		run := ended(t, next, fmt.Sprint(i))
+		assert.Equal(t, saga.Completed, run.Status)
+		assert.Equal(t, 1, count(run, saga.StepSuspected))
+	}
+	assert.EqualValues(t, 1, most.Load())
+	require.NoError(t, next.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = before.Shutdown(ctx)
+	require.NoError(t, before.Close())
 }

@@ -21,6 +21,8 @@ import "fmt"
 //	                                                       is undone next
 //	Compensating  the first step is undone                 Compensated
 //	Compensating  an undo has failed for good              Parked
+//	Running or    a step has ended the process too         Parked
+//	Compensating  often, see Config.MaxCrashes
 //	Parked        Resume                                   what it was before: it is tried again
 //	Parked        Skip                                     what it was before; the step counts as
 //	                                                       completed, or as undone

@@ -136,7 +136,7 @@ var quiet = slog.New(slog.DiscardHandler)
 type shopAsItIs struct{ *parts.Shop }
 
 func openShop(ctx context.Context, dir string, s *parts.Services) (contender, error) {
-	shop, err := parts.OpenShop(ctx, dir, s.Callers, true, quiet)
+	shop, err := parts.OpenShop(ctx, filepath.Join(dir, shopDB), s.Callers, true, quiet)
 	return shopAsItIs{shop}, err
 }
 

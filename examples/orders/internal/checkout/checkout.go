@@ -199,7 +199,7 @@ func Record(log *eventlog.Log, orders eventlog.Aggregate[order.Order]) func(cont
 		if err := json.Unmarshal(e.Payload, &entry); err != nil {
 			return err
 		}
-		if entry.Type == saga.StepStarted { // an intent, which the saga's own history has
+		if entry.Type == saga.StepStarted || entry.Type == saga.StepSuspected { // an intent, which the saga's own history has
 			return nil
 		}
 		id := e.CorrelationID

@@ -245,7 +245,9 @@ func TestLongQueue(t *testing.T) {
 			Claim: []view.Request{{Key: lockkeys.Must("a")}}}
 	}
 	list[0].State = "running"
-	queue := fake{func(view.Query) (view.View, error) { return view.View{Messages: append([]view.Message(nil), list...)}, nil }}
+	queue := fake{func(view.Query) (view.View, error) {
+		return view.View{Messages: append([]view.Message(nil), list...)}, nil
+	}}
 	page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "a", Source: queue}}})
 	require.NoError(t, err)
 	defer page.Close()

@@ -99,12 +99,12 @@ func start(t testing.TB, c *saga.Coordinator, store *sqlstore.Store, id string, 
 // until waits for a run to satisfy a condition.
 func until(t testing.TB, c *saga.Coordinator, id string, what func(r saga.Run) bool) (run saga.Run) {
 	t.Helper()
+	var err error
 	require.Eventually(t, func() bool {
-		var err error
 		run, err = c.Run(context.Background(), id)
-		require.NoError(t, err)
-		return what(run)
+		return err != nil || what(run)
 	}, waitAtMost, time.Millisecond, "%s", id)
+	require.NoError(t, err, "%s", id)
 	return run
 }
 

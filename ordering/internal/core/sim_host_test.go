@@ -506,6 +506,9 @@ func (hostOf) GapError(r Range, cause error) error { return fmt.Errorf("gap %v: 
 func (hostOf) TooFarError(r Range, n uint64) error { return fmt.Errorf("too far: %d of %v", n, r) }
 func (hostOf) SpreadError(p ParkingState) error    { return fmt.Errorf("%s spreads too far", p.ID) }
 func (hostOf) NotParkedError(key lockkeys.Key, at uint64) error {
-	return fmt.Errorf("%s is not parked at %d", key, at)
+	if at != 0 {
+		return fmt.Errorf("%s is not parked at %d", key, at)
+	}
+	return fmt.Errorf("%s is not parked", key)
 }
 func (hostOf) LostError(*Event) error { return errLost }

@@ -127,7 +127,11 @@ func (c *Coordinator) begin(ctx context.Context) (err error) {
 		return fmt.Errorf("saga: %w", err)
 	}
 	c.open, c.close = context.WithCancelCause(context.Background())
-	if err := c.takeUp(ctx, math.MaxInt32, ""); err != nil {
+	err = c.takeUp(ctx, takenBefore, "") // before anybody else, also when there are more than MaxRuns
+	if err == nil {
+		err = c.takeUp(ctx, c.cfg.MaxRuns, "")
+	}
+	if err != nil {
 		return errors.Join(err, c.Close())
 	}
 	c.tasks.Go(c.watch)

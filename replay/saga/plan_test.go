@@ -19,8 +19,9 @@ func TestActiveRunsAreFoundByTheirIndex(t *testing.T) {
 		`SELECT id FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term >= 0 ORDER BY +seq, id LIMIT 1`,
 		`SELECT id FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term >= 0 AND (failing > 0 OR parked > 0 OR changed < 7) ORDER BY changed, seq, id`,
 		`SELECT EXISTS (SELECT 1 FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term < 3)`,
-		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term < 3 AND (status <> 0 OR seq IN (
-			SELECT seq FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term < 3 AND status = 0 ORDER BY +seq, id LIMIT 7))`,
+		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term > 0 AND term < 3 AND seq <= 7`,
+		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term = 0 AND seq IN (
+			SELECT seq FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term = 0 ORDER BY seq LIMIT 7)`,
 	} {
 		rows, err := store.DB().Query(`EXPLAIN QUERY PLAN ` + query)
 		require.NoError(t, err)

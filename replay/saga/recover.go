@@ -54,10 +54,13 @@ func (c *Coordinator) started(ctx context.Context) (yes bool, err error) {
 	return yes, err
 }
 
+// takenBefore, as the most runs of takeUp, is for those that were taken up in earlier terms.
+const takenBefore = math.MaxInt32
+
 // takeUp takes up runs that no coordinator has in this term: that with an ID, if it is not
-// "", or else those that have begun, which are there only when a term begins, and as many
-// others as there is room for below most. It does not replay anything: the rows say what
-// the runs are.
+// ""; or, when the term begins, all that were taken up before it; or as many that nobody
+// has ever taken up as there is room for below most. It does not replay anything: the rows
+// say what the runs are.
 //
 // Those that have begun held what they keep at the same time, so none of them waits for
 // another, and they are submitted before any that has not: so they have it again before
@@ -72,10 +75,14 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	c.mu.Lock()
 	room := max(most-len(c.mu.runs), 0)
 	c.mu.Unlock()
-	which, last := `term < $2 AND (status <> 0 OR seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term < $2 AND status = 0 ORDER BY `+bySeq+` LIMIT $3))`, any(room)
+	// There may be many that nobody has taken up, and this comes again with each run that
+	// ends: so the index must have them in order.
+	which, last := `term = 0 AND seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term = 0 ORDER BY seq LIMIT $3)`, any(room)
 	switch {
 	case id != "":
 		which, last = `term <= $2 AND id = $3`, id
+	case most == takenBefore:
+		which, last = `term > 0 AND term < $2 AND seq <= $3`, int64(math.MaxInt64)
 	case c.doubt.Load():
 		which, last = `term <= $2 AND seq <= $3`, int64(math.MaxInt64)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -49,11 +50,23 @@ func (d *Dispatcher[M]) View(_ context.Context, q view.Query) (view.View, error)
 	return v, nil
 }
 
-// Act implements [view.Operated] with Resume, Skip and Drop.
+// target names a message for Act: with the time when the dispatcher was made, since the
+// next one, after a restart, gives its messages the same IDs.
+func (d *Dispatcher[M]) target(id uint64) string {
+	return fmt.Sprintf("%d/%d", d.made.UnixNano(), id)
+}
+
+// Act implements [view.Operated] with Resume, Skip and Drop. The target is that of a
+// message in a View of this dispatcher; the error wraps [ErrNotParked] for one of another,
+// as before a restart.
 func (d *Dispatcher[M]) Act(ctx context.Context, a view.Action) error {
-	id, err := strconv.ParseUint(a.Target, 10, 64)
+	_, digits, _ := strings.Cut(a.Target, "/")
+	id, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no ID of a message", view.ErrAction, a.Target)
+		return fmt.Errorf("%w: %.80q is no message", view.ErrAction, a.Target)
+	}
+	if a.Target != d.target(id) {
+		return fmt.Errorf("%w: it was one of an earlier process: look again", ErrNotParked)
 	}
 	switch a.Name {
 	case view.Resume:
@@ -180,7 +193,7 @@ func (d *Dispatcher[M]) viewOf(m MessageInfo[M], behind int) view.Message {
 		v.Claim = append(v.Claim, requestOf(r))
 	}
 	if m.State == StateParked {
-		v.Actions = []string{view.Resume, view.Skip, view.Drop}
+		v.Target, v.Actions = d.target(m.ID), []string{view.Resume, view.Skip, view.Drop}
 	}
 	return v
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,10 +84,12 @@ func TestView(t *testing.T) {
 
 		t.Log("an operator decides")
 		act := func(name, target string) error { return d.Act(t.Context(), view.Action{Name: name, Target: target}) }
-		require.ErrorIs(t, act("burn", fmt.Sprint(broken.ID)), view.ErrAction)
-		require.ErrorIs(t, act("skip", "client/1"), view.ErrAction)
-		require.ErrorIs(t, act("skip", fmt.Sprint(transfer.ID)), dispatcher.ErrNotParked)
-		require.NoError(t, act("skip", fmt.Sprint(broken.ID)))
+		require.ErrorIs(t, act("burn", broken.Target), view.ErrAction)
+		require.ErrorIs(t, act("skip", "client"), view.ErrAction)
+		other := strings.Replace(broken.Target, fmt.Sprint("/", broken.ID), fmt.Sprint("/", transfer.ID), 1)
+		require.ErrorIs(t, act("skip", other), dispatcher.ErrNotParked)
+		require.ErrorContains(t, act("skip", fmt.Sprint("17/", broken.ID)), "an earlier process", "a page that is older than a restart")
+		require.NoError(t, act("skip", broken.Target))
 		synctest.Wait()
 		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814", "after both"}, names(look(view.Query{})))
 

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,8 +13,11 @@ import (
 	"github.com/interlock-go/interlock/dispatcher/view"
 )
 
-// maxForm bounds what an action may send.
-const maxForm = 16 << 10
+// maxForm bounds what an action may send, and actAtMost how long it is waited for.
+const (
+	maxForm   = 16 << 10
+	actAtMost = 30 * time.Second
+)
 
 // serveAct does an action: a form with source, action, target and why. A page sends its
 // place too, and is shown again.
@@ -88,7 +93,13 @@ func (in *Inspector) act(r *http.Request) (deed Deed, status int, err error) {
 	if deed.Why == "" {
 		return deed, http.StatusBadRequest, errNoWhy
 	}
-	if err := operated.Act(dispatcher.WithOperator(r.Context(), who, deed.Why), a); err != nil {
+	// What becomes of it is waited for, and listed, also if the operator goes away meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actAtMost)
+	defer cancel()
+	if err := operated.Act(dispatcher.WithOperator(ctx, who, deed.Why), a); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it is not known whether it was done, after %v: look again: %w", actAtMost, err)
+		}
 		if errors.Is(err, view.ErrAction) {
 			return deed, http.StatusBadRequest, err
 		}

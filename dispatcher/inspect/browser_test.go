@@ -138,7 +138,7 @@ func TestOnCall(t *testing.T) {
 	tab.shows("No message is parked.")
 	require.Eventually(t, func() bool { return b.Stats().Succeeded == 4 }, waitAtMost, time.Millisecond)
 	tab.do(chromedp.Navigate(page + "?tab=audit"))
-	tab.shows("the gateway was mended", "resume 1 of transfers")
+	tab.shows("the gateway was mended", "/1 of transfers")
 
 	t.Log("everywhere: nothing that keeps somebody out, nothing wider than a telephone")
 	axe := axe(t)

@@ -222,7 +222,11 @@ func TestSearch(t *testing.T) {
 func TestActions(t *testing.T) {
 	b := newBank(t, true)
 	b.story(t)
-	skip := url.Values{"source": {"transfers"}, "action": {"skip"}, "target": {"3"}, "why": {"the client has closed the account"}}
+	var seen inspect.Seen
+	b.getJSON(t, "/ops/interlock/view.json?q=%233", &seen)
+	target := seen.Messages[0].Target
+	of := func(id string) string { return strings.TrimSuffix(target, "3") + id }
+	skip := url.Values{"source": {"transfers"}, "action": {"skip"}, "target": {target}, "why": {"the client has closed the account"}}
 	with := func(name, value string) url.Values {
 		form := url.Values{}
 		for k, v := range skip {
@@ -240,12 +244,12 @@ func TestActions(t *testing.T) {
 		"from another site":    {skip, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden, "cross-origin"},
 		"another source":       {with("source", "x"), nil, http.StatusNotFound, "no such source"},
 		"another action":       {with("action", "burn"), nil, http.StatusBadRequest, "use resume, skip or drop"},
-		"no ID":                {with("target", "client/1"), nil, http.StatusBadRequest, "no ID of a message"},
-		"one that is not":      {with("target", "77"), nil, http.StatusConflict, "no parked message"},
-		"one that waits":       {with("target", "1"), nil, http.StatusConflict, "no parked message"},
+		"no ID":                {with("target", "client"), nil, http.StatusBadRequest, "is no message"},
+		"one that is not":      {with("target", of("77")), nil, http.StatusConflict, "no parked message"},
+		"one that waits":       {with("target", of("1")), nil, http.StatusConflict, "no parked message"},
 		"without a reason":     {with("why", " "), nil, http.StatusBadRequest, "say why"},
 		"too much":             {with("why", strings.Repeat("x", 20<<10)), nil, http.StatusBadRequest, "too large"},
-		"shown to whom it was": {func() url.Values { f := with("target", "77"); f.Set("back", "tab=parked"); return f }(), nil, http.StatusConflict, "<h1>It could not be done"},
+		"shown to whom it was": {func() url.Values { f := with("target", of("77")); f.Set("back", "tab=parked"); return f }(), nil, http.StatusConflict, "<h1>It could not be done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body := b.act(t, test.form, test.header...)
@@ -266,7 +270,7 @@ func TestActions(t *testing.T) {
 	b.getJSON(t, "/ops/interlock/audit.json", &deeds)
 	require.NotEmpty(t, deeds)
 	assert.Equal(t, "Ann", deeds[0].Who)
-	assert.Equal(t, view.Action{Name: "skip", Target: "3"}, deeds[0].Action)
+	assert.Equal(t, view.Action{Name: "skip", Target: target}, deeds[0].Action)
 	assert.Equal(t, "the client has closed the account", deeds[0].Why)
 	assert.Empty(t, deeds[0].Err)
 	assert.NotEmpty(t, deeds[1].Err, "those that failed are listed too")

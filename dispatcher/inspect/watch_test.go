@@ -261,3 +261,33 @@ func TestLongQueue(t *testing.T) {
 		require.Less(t, len(body), 4<<20)
 	}
 }
+
+// An operator who closes the page after a click has acted all the same, and is listed.
+func TestOperatorGoesAway(t *testing.T) {
+	acts := make(chan error, 1)
+	slow := operated{act: func(ctx context.Context) error {
+		acts <- ctx.Err()
+		return ctx.Err()
+	}}
+	page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "a", Source: slow}}, Logger: discard,
+		Authorize: func(*http.Request, string, view.Action) (string, error) { return "Ann", nil }})
+	require.NoError(t, err)
+	defer page.Close()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/act", strings.NewReader("source=a&action=skip&target=x&why=because"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.NoError(t, <-acts)
+	var deeds []inspect.Deed
+	ask(t, page, "/audit.json", &deeds)
+	require.Len(t, deeds, 1)
+	require.Empty(t, deeds[0].Err)
+}
+
+type operated struct{ act func(context.Context) error }
+
+func (operated) View(context.Context, view.Query) (view.View, error) { return view.View{}, nil }
+func (o operated) Act(ctx context.Context, _ view.Action) error      { return o.act(ctx) }

@@ -89,7 +89,8 @@ type Message struct {
 	Blocks   Request   `json:"blocked_by,omitzero"` // the request of that message that blocks it
 	Behind   int       `json:"behind,omitempty"`    // how many wait for it, directly or not, if that is known
 	Stalled  bool      `json:"stalled,omitempty"`   // it waits for a parked one, directly or not
-	Actions  []string  `json:"actions,omitempty"`   // for [Operated.Act], with the ID as the target
+	Target   string    `json:"target,omitempty"`    // of actions: it names this message of this process
+	Actions  []string  `json:"actions,omitempty"`   // for [Operated.Act]
 	Payload  any       `json:"-"`                   // the message itself
 }
 
@@ -118,7 +119,7 @@ type Row struct {
 // Action is a decision of an operator.
 type Action struct {
 	Name   string `json:"name"`   // "resume", "skip" or "drop"; a source may have more
-	Target string `json:"target"` // a message's ID in decimal digits, or a row's target
+	Target string `json:"target"` // that of a message or of a row
 }
 
 // Names of actions.

@@ -55,7 +55,7 @@ func (c *Coordinator) started(ctx context.Context) (yes bool, err error) {
 }
 
 // takenBefore, as the most runs of takeUp, is for those that were taken up in earlier terms.
-const takenBefore = math.MaxInt32
+const takenBefore = -1 // which no MaxRuns is
 
 // takeUp takes up runs that no coordinator has in this term: that with an ID, if it is not
 // ""; or, when the term begins, all that were taken up before it; or as many that nobody

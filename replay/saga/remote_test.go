@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -225,6 +226,20 @@ func TestMoreRunsThanFit(t *testing.T) {
 		run := ended(t, c, fmt.Sprint(i))
 		assert.True(t, run.Ended.After(last), "in the order in which they were started")
 		last = run.Ended
+	}
+}
+
+// As many runs as one likes is no special number.
+func TestMaxRunsMayBeAnything(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	for _, most := range []int{1, math.MaxInt32, math.MaxInt} {
+		cfg := config(store)
+		cfg.MaxRuns = most
+		c := coordinator(t, cfg, saga.Register(checkout(write("shipped"))))
+		id := fmt.Sprint(most)
+		start(t, c, store, id, order{Product: "7"})
+		assert.Equal(t, saga.Completed, ended(t, c, id).Status)
+		require.NoError(t, c.Close())
 	}
 }
 

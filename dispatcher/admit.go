@@ -40,7 +40,7 @@ func (d *Dispatcher[M]) nextLocked() *task[M] {
 	t.id, t.msg, t.done, t.size, t.values, t.holdsSlot = id, a.msg, a.done, a.size, a.values, true
 	t.claim.Copy(&a.claim)
 	if a.rare != nil {
-		t.more().ticket, t.extra.keyErr = a.rare.ticket, a.rare.keyErr
+		t.more().ticket, t.extra.keyErr, t.extra.timing = a.rare.ticket, a.rare.keyErr, a.rare.timing
 	}
 	a.reset()
 	return t
@@ -98,6 +98,7 @@ func (d *Dispatcher[M]) wakeLocked(woken []*lockkeys.Place[*task[M]]) {
 		if d.behindParkedLocked(t) {
 			woken = d.stallLocked(t, woken)
 		} else {
+			d.endWaitLocked(t)
 			d.readyLocked(t)
 		}
 	}
@@ -141,6 +142,7 @@ func (d *Dispatcher[M]) gatherLocked(w *worker[M], t *task[M]) {
 			}
 			d.mu.set.Hold(place)
 			d.mu.waiting.remove(last)
+			d.endWaitLocked(last)
 			last.batch = w
 			w.batch = append(w.batch, last)
 			continue

@@ -94,6 +94,7 @@ func (d *Dispatcher[M]) returnLocked(woken []*lockkeys.Place[*task[M]]) {
 			continue
 		}
 		d.leaveApartLocked(t)
+		d.endWaitLocked(t)
 		woken = d.mu.closed.Remove(&t.place, woken)
 		if d.mu.set.AddAt(&t.place, &t.claim, t.id) {
 			d.readyLocked(t)

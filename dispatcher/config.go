@@ -216,6 +216,27 @@ type Config[M any] struct {
 	// with [ErrNested], except Do and Ticket.Wait, which can wait for ever there.
 	// Its panics are logged.
 	Observer func(e Event[M])
+	// Measure, if set, is told how long messages took. There are two kinds of
+	// measurements, which must not be mixed:
+	//
+	//   - One of MeasureOneIn messages, picked at random when it is submitted, is
+	//     measured with all its times, whatever becomes of it. So these have the same
+	//     distribution as all messages have; their number, times MeasureOneIn, is an
+	//     estimate, and Stats has exact counts.
+	//   - Every message that had to wait for its keys, was held, tried again or parked,
+	//     or has failed, is measured without these times. Their number, Waited and
+	//     Held are complete: what is not measured has not waited, nor been held.
+	//
+	// It is called on a worker when a message has its result or is to be parked,
+	// after completion callbacks and before its keys are released; so for a message
+	// that is resumed, once more. Messages that an operator or a shutdown gives up
+	// are not measured then. It must be quick, may be called by several workers at
+	// once, and must not wait for the dispatcher, as in OnDone. Its panics are logged.
+	// Default: nil, which costs nothing.
+	Measure func(m Measurement)
+	// MeasureOneIn is the number of messages of which one is part of the sample; 1
+	// is all of them. Default: 32.
+	MeasureOneIn int
 	// Logger receives what an operator should know: failed messages that are
 	// reported to nobody else, parked messages, a stop. Default:
 	// slog.Default(). If it panics on a record, that is written to standard
@@ -297,6 +318,7 @@ func (c Config[M]) withDefaults() Config[M] {
 	settings.Default(&c.Failure, DeadLetter)
 	settings.Default(&c.HoldTimeout, 5*time.Minute)
 	settings.Default(&c.MaxParked, 1<<16)
+	settings.Default(&c.MeasureOneIn, 32)
 	settings.Default(&c.CancelGrace, 500*time.Millisecond)
 	c.Backoff = c.Backoff.WithDefaults(100*time.Millisecond, 30*time.Second)
 	c.Logger = safelog.New(c.Logger)
@@ -322,6 +344,7 @@ func (c Config[M]) validate() error {
 	p.Add(c.HoldTimeout < 0, "HoldTimeout is %v: it must not be negative", c.HoldTimeout)
 	p.Add(c.Failure > Stop, "Failure is %v: use DeadLetter, Park or Stop", c.Failure)
 	p.Add(c.MaxParked < 1, "MaxParked is %d: it must be at least 1", c.MaxParked)
+	p.Add(c.MeasureOneIn < 1, "MeasureOneIn is %d: it must be at least 1", c.MeasureOneIn)
 	p.Add(c.CancelGrace < 0, "CancelGrace is %v: it must not be negative", c.CancelGrace)
 	backoff := c.Backoff.Validate()
 	p.Add(backoff != nil, "%w", backoff)

@@ -18,13 +18,13 @@ import (
 func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err := dispatcher.New(config{
 		MaxBatch: -1, Workers: -1, MaxPending: -1, MaxPendingBytes: 1, MaxAttempts: -1,
-		Timeout: -1, Failure: 7, MaxParked: -1, CancelGrace: -1,
+		Timeout: -1, Failure: 7, MaxParked: -1, CancelGrace: -1, MeasureOneIn: -1,
 		Backoff: dispatcher.Backoff{Initial: -1, Max: -2, Multiplier: 0.5, Jitter: 2},
 	})
 	require.ErrorIs(t, err, dispatcher.ErrConfig)
 	for _, name := range []string{
 		"Keys", "Handler", "MaxBatch", "Workers", "MaxPending", "Size", "MaxAttempts", "Timeout", "Failure",
-		"MaxParked", "CancelGrace", "Backoff.Initial", "Backoff.Max", "Backoff.Multiplier", "Backoff.Jitter",
+		"MaxParked", "CancelGrace", "MeasureOneIn", "Backoff.Initial", "Backoff.Max", "Backoff.Multiplier", "Backoff.Jitter",
 	} {
 		require.ErrorContains(t, err, name+" is ")
 	}

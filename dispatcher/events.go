@@ -76,7 +76,7 @@ func (d *Dispatcher[M]) emitQueuedLocked(a *arrival[M], id uint64) {
 
 func (d *Dispatcher[M]) queueEventLocked(t *task[M], e Event[M]) {
 	e.Time = time.Now()
-	e.ID, e.Message, e.Attempt = t.id, t.msg, t.attempts
+	e.ID, e.Message, e.Attempt = t.id, t.msg, int(t.attempts)
 	e.Claim = slices.Clone(t.claim.Requests())
 	t.more().since = e.Time
 	d.mu.events.pushLocked(e)

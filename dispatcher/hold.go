@@ -190,6 +190,7 @@ func (d *Dispatcher[M]) holdLocked(t *task[M], worker int) {
 // finishHeldLocked gives a message that is held to the next free worker.
 func (d *Dispatcher[M]) finishHeldLocked(h *hold[M]) {
 	d.unkeepLocked(h.t)
+	d.endHoldLocked(h.t)
 	d.mu.finished.push(h.t)
 	d.emitLocked(HoldEnded, h.t, -1, h.err)
 }

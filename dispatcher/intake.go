@@ -73,6 +73,7 @@ type rare struct {
 	ticket  *Ticket
 	keyErr  error // the key function failed
 	refusal error // why it is not to be accepted
+	timing  *timing
 }
 
 // set makes a a copy of b.

@@ -34,6 +34,7 @@ const (
 // fails, so that none runs again. If a callback has ended the goroutine, the
 // next call of finish continues with the next message.
 func (w *worker[M]) finish() {
+	w.stopTiming()
 	for i := len(w.outcomes); i < len(w.batch); i++ {
 		o := outcome{kind: untouched}
 		if i >= len(w.results) {
@@ -48,6 +49,9 @@ func (w *worker[M]) finish() {
 		w.outcomes = append(w.outcomes, o)
 		if o.kind == ended {
 			w.d.complete(w.batch[i], o.err)
+		}
+		if w.d.cfg.Measure != nil && (o.kind == ended || o.kind == parked) {
+			w.d.measure(w.batch[i], o)
 		}
 	}
 }
@@ -98,7 +102,7 @@ func (d *Dispatcher[M]) judge(t *task[M], worker int, err error) (o outcome) {
 }
 
 func (d *Dispatcher[M]) handlerError(t *task[M], err error) error {
-	return &HandlerError{ID: t.id, Name: d.name(t.msg), Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts, Err: err}
+	return &HandlerError{ID: t.id, Name: d.name(t.msg), Claim: slices.Clone(t.claim.Requests()), Attempts: int(t.attempts), Err: err}
 }
 
 // fail applies the failure policy to a message that failed for good.
@@ -145,7 +149,7 @@ func (d *Dispatcher[M]) askPolicy(t *task[M], err error) (policy FailurePolicy, 
 
 func (d *Dispatcher[M]) deadLetter(t *task[M], worker int, err error) error {
 	return d.apart(func() error {
-		ctx := &scope{host: &host{base: d.work, owner: d, worker: worker}, values: t.values, id: t.id, attempt: int32(t.attempts)}
+		ctx := &scope{host: &host{base: d.work, owner: d, worker: worker}, values: t.values, id: t.id, attempt: t.attempts}
 		defer ctx.phase.Store(attemptOver)
 		return d.cfg.DeadLetter(ctx, t.msg, err)
 	})

@@ -55,7 +55,7 @@ func (d *Dispatcher[M]) parked() []ParkedMessage[M] {
 	for _, t := range all {
 		if t.state == StateParked {
 			list = append(list, ParkedMessage[M]{
-				ID: t.id, Message: t.msg, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
+				ID: t.id, Message: t.msg, Claim: slices.Clone(t.claim.Requests()), Attempts: int(t.attempts),
 				Err: t.err, Since: t.more().since, Behind: behind[t],
 			})
 		}
@@ -79,7 +79,7 @@ func (d *Dispatcher[M]) Resume(ctx context.Context, id uint64) error {
 	if err != nil {
 		return err
 	}
-	t.extra.spent = t.attempts
+	t.extra.spent = int(t.attempts)
 	d.emitLocked(Resumed, t, -1, nil)
 	d.reopenLocked(t)
 	return nil

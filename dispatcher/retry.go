@@ -8,7 +8,7 @@ func (d *Dispatcher[M]) backoffLocked(t *task[M], worker int) {
 		return
 	}
 	id := t.id
-	t.startTimer(d.cfg.Backoff.Wait(t.attempts-t.more().spent), func() { d.retry(t, id) })
+	t.startTimer(d.cfg.Backoff.Wait(t.tries()), func() { d.retry(t, id) })
 }
 
 // retry ends the back-off of t, if t still belongs to the message with that id.

@@ -273,7 +273,7 @@ func (d *Dispatcher[M]) report() (r Report[M]) {
 }
 
 func leftOf[M any](t *task[M]) Left[M] {
-	attempts := t.attempts
+	attempts := int(t.attempts)
 	if t.state == StateRunning || t.state == StateHeld {
 		attempts = max(attempts-1, 0) // 0 if its keys could not be derived
 	}

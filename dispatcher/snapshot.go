@@ -162,7 +162,7 @@ func (d *Dispatcher[M]) consideredLocked() iter.Seq2[*task[M], int] {
 
 func (d *Dispatcher[M]) infoLocked(t *task[M], worker int) MessageInfo[M] {
 	m := MessageInfo[M]{
-		ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: t.attempts,
+		ID: t.id, Message: t.msg, State: t.state, Claim: slices.Clone(t.claim.Requests()), Attempts: int(t.attempts),
 		Worker: worker, Err: t.err, Stalled: t.apart && t.state == StateWaiting,
 	}
 	switch {

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/interlock-go/interlock/internal/contain"
 )
@@ -157,6 +159,9 @@ func (d *Dispatcher[M]) freeArrival(one *[1]arrival[M]) {
 // fill makes a the arrival of m, with its keys.
 func (d *Dispatcher[M]) fill(ctx context.Context, a *arrival[M], m M, opts []SubmitOption[M]) {
 	a.msg, a.values = m, valuesOf(ctx)
+	if d.cfg.Measure != nil && rand.N(d.cfg.MeasureOneIn) == 0 {
+		a.more().timing = &timing{submitted: time.Now()}
+	}
 	for _, o := range opts {
 		a.done = both(a.done, o.done)
 	}

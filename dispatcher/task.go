@@ -73,13 +73,14 @@ type task[M any] struct {
 	values    context.Context // as in arrival
 	extra     *extra[M]       // usually nil
 	err       error           // of the last attempt
-	attempts  int             // begun so far; its worker reads it without the mutex
+	attempts  int32           // begun so far; its worker reads it without the mutex
 	state     State
 	holdsSlot bool          // it counts against MaxPending, or else against MaxParked
 	apart     bool          // its place is in Dispatcher.mu.closed, not in mu.set
 	alone     bool          // it is not to be part of a chain again
 	batch     *worker[M]    // that has it in a batch which may have others
 	blocked   time.Duration // from d.made until it had to wait, while it is waiting
+	waited    time.Duration // with Config.Measure, in waits that are over
 
 	prev, next *task[M] // in a taskList
 }
@@ -95,6 +96,9 @@ type extra[M any] struct {
 	timer *time.Timer // while it is kept
 	due   time.Time   // when the timer is
 	hold  *hold[M]    // of the attempt under way
+
+	timing *timing       // if it is part of the sample of Config.Measure
+	held   time.Duration // with Config.Measure, so far
 
 	notHeld error // of Holds in the attempt under way, under Config.Strict
 }
@@ -143,16 +147,16 @@ func (t *task[M]) gone() []lockkeys.Request {
 // tries returns the attempts begun since the message was accepted or resumed.
 func (t *task[M]) tries() int {
 	if t.extra == nil {
-		return t.attempts
+		return int(t.attempts)
 	}
-	return t.attempts - t.extra.spent
+	return int(t.attempts) - t.extra.spent
 }
 
 // reset clears a task that has ended for reuse, and keeps its memory.
 func (t *task[M]) reset() {
 	var none M
 	t.msg, t.done, t.err, t.values, t.extra = none, nil, nil, nil, nil
-	t.size, t.attempts, t.apart, t.alone = 0, 0, false, false
+	t.size, t.attempts, t.waited, t.apart, t.alone = 0, 0, 0, false, false
 	t.claim.Reset()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/interlock-go/interlock/internal/contain"
 )
@@ -23,6 +24,7 @@ type worker[M any] struct {
 	outcomes  []outcome // of the messages of batch judged so far
 	cause     error     // why the work on batch was undone
 	chain     int       // handlers of batch called so far in a call of Together
+	begun     time.Time // of the attempt under way, if a message of batch is sampled
 	one       [1]error  // scratch for results
 	messages  []M       // scratch for BatchHandler
 
@@ -52,7 +54,7 @@ func (w *worker[M]) loop() {
 func (w *worker[M]) takeOver() {
 	switch {
 	case w.results != nil:
-		w.d.cfg.Logger.Error("completion callback called runtime.Goexit", "messages", len(w.outcomes))
+		w.d.cfg.Logger.Error("completion callback or Measure called runtime.Goexit", "messages", len(w.outcomes))
 	case w.isChain():
 		w.undone(ErrGoexit)
 	default:
@@ -103,6 +105,9 @@ func (w *worker[M]) next() bool {
 // run calls the handler for the batch, judges the results, and completes the
 // messages that have ended.
 func (w *worker[M]) run() {
+	if w.d.cfg.Measure != nil {
+		w.startTiming()
+	}
 	switch {
 	case w.resumed != nil:
 		w.one[0] = w.heldResult()
@@ -186,7 +191,7 @@ func (w *worker[M]) begin(h *host, t *task[M]) context.Context {
 	}
 	s := &w.scopes[0]
 	w.scope, w.scopes = s, w.scopes[1:]
-	s.host, s.values, s.id, s.attempt = h, t.values, t.id, int32(t.attempts)
+	s.host, s.values, s.id, s.attempt = h, t.values, t.id, t.attempts
 	if d.cfg.Timeout > 0 {
 		limited := *h
 		limited.base, w.cancel = context.WithTimeoutCause(h.base, d.cfg.Timeout, ErrTimeout)

@@ -168,6 +168,11 @@ type Config[T any] struct {
 	// Default: 7 days.
 	CommandRetention time.Duration
 
+	// RequestInterval is how often the store is asked for requests of operators who
+	// work from outside of the process, see [Request]; negative means never.
+	// Default: 1 s.
+	RequestInterval time.Duration
+
 	// Observer, if set, receives all notices, from several goroutines at once, so
 	// that two in quick succession may come in either order. The sequencer waits
 	// for it, so it should be quick, and must not call the sequencer. Its panics
@@ -190,6 +195,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	settings.Default(&c.IdleTTL, 10*time.Minute)
 	settings.Default(&c.Retention, 30*24*time.Hour)
 	settings.Default(&c.CommandRetention, 7*24*time.Hour)
+	settings.Default(&c.RequestInterval, time.Second)
 	settings.Default(&c.StoreTimeout, 5*time.Minute)
 	settings.Default(&c.Failure, dispatcher.Park)
 	settings.Default(&c.GapPolicy, dispatcher.Park)

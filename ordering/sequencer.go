@@ -122,6 +122,7 @@ func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 	s.goroutines.Go(s.submitLeft)
 	s.goroutines.Go(s.tick)
 	s.goroutines.Go(s.prune)
+	s.goroutines.Go(s.attend)
 	return s, nil
 }
 

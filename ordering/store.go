@@ -57,7 +57,8 @@ import (
 // # Options
 //
 // A store may have a method MaxHandlers() int, how many handlers it has connections
-// for, 0 for any number, and a method Solo() *Solo, see [Solo].
+// for, 0 for any number, and a method Solo() *Solo, see [Solo]. Its terms may implement
+// [Requested].
 type Store interface {
 	// Begin begins a term of a consumer and its partition, and ends the one
 	// before. It waits for writes of that term that are under way: once Begin

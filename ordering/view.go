@@ -47,17 +47,32 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 	if stats.OpenGaps > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("%d streams wait for numbers that have not come", stats.OpenGaps))
 	}
-	var parked view.Table
-	if parked, err = s.parkedTable(ctx, q); err != nil {
+	stored := ViewStored(ctx, s.term, q)
+	v.Problems = append(v.Problems, stored.Problems...)
+	v.Tables = append(v.Tables, stored.Tables[0], s.gapTable(q), s.termTable())
+	v.Tables = append(v.Tables, stored.Tables[1:]...)
+	return v, nil
+}
+
+// ViewStored returns a view of what a store keeps for a consumer: parkings, and what
+// operators have decided. It is what can be known without a sequencer, also when none works
+// on the store. What cannot be read is among the problems.
+func ViewStored(ctx context.Context, r Reader, q view.Query) view.View {
+	if q.Limit <= 0 {
+		q.Limit = view.DefaultLimit
+	}
+	v := view.View{Kind: "consumer"}
+	parked, err := parkedTable(ctx, r, q)
+	if err != nil {
 		v.Problems = append(v.Problems, fmt.Sprintf("the store cannot be read: %v", err))
 	} else if n := len(parked.Rows) + parked.Hidden; n > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("%d parkings: an operator must decide", n))
 	}
-	v.Tables = append(v.Tables, parked, s.gapTable(q), s.termTable())
-	if decided, err := s.decisionTable(ctx); err == nil {
+	v.Tables = append(v.Tables, parked)
+	if decided, err := decisionTable(ctx, r); err == nil {
 		v.Tables = append(v.Tables, decided)
 	}
-	return v, nil
+	return v
 }
 
 // Act implements [view.Operated] with Resume, Skip and Drop. The target is the position
@@ -70,20 +85,29 @@ func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
 	if !known {
 		return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
 	}
-	list, err := ParseSequenceID(a.Target, lockkeys.Root())
+	at, err := parseTarget(a.Target)
+	if err != nil {
+		return err
+	}
+	return s.operate(ctx, &core.Decision{Kind: kind, Key: at.Stream, At: at.Place()})
+}
+
+// parseTarget parses the target of an action.
+func parseTarget(text string) (Position, error) {
+	list, err := ParseSequenceID(text, lockkeys.Root())
 	if err == nil && len(list) != 1 {
 		err = errors.New("it must be one")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %.80q is no position: %w", view.ErrAction, a.Target, err)
+		return Position{}, fmt.Errorf("%w: %.80q is no position: %w", view.ErrAction, text, err)
 	}
-	return s.operate(ctx, &core.Decision{Kind: kind, Key: list[0].Stream, At: list[0].Place()})
+	return list[0], nil
 }
 
 // parkedTable lists the parkings of streams that conflict with the query's key.
-func (s *Sequencer[T]) parkedTable(ctx context.Context, q view.Query) (view.Table, error) {
+func parkedTable(ctx context.Context, r Reader, q view.Query) (view.Table, error) {
 	t := view.Table{Name: "Parked streams", Columns: []string{"Streams, each closed from a number on", "Why", "Error", "Since (UTC)", "Wait behind"}}
-	list, err := s.Parked(ctx)
+	list, err := r.Parked(ctx)
 	for _, p := range list {
 		if !p.touches(q.Key) {
 			continue
@@ -157,9 +181,9 @@ func (s *Sequencer[T]) termTable() view.Table {
 // fewDecisions bounds the decisions that are shown.
 const fewDecisions = 20
 
-func (s *Sequencer[T]) decisionTable(ctx context.Context) (view.Table, error) {
+func decisionTable(ctx context.Context, r Reader) (view.Table, error) {
 	t := view.Table{Name: "Decided by operators", Columns: []string{"Event", "Numbers", "Status", "Who", "Why", "Error", "When (UTC)"}}
-	list, err := s.Decisions(ctx, time.Now().Add(time.Hour), fewDecisions)
+	list, err := r.Decisions(ctx, time.Now().Add(time.Hour), fewDecisions)
 	for _, j := range list {
 		t.Rows = append(t.Rows, view.Row{Cells: []string{
 			j.Event, FormatSequenceID(j.Positions), j.Status.String(), j.By, j.Reason, j.Error, j.Ended.UTC().Format(time.DateTime)}})

@@ -29,6 +29,9 @@ func (t *term) Prune(ctx context.Context, before, commandsBefore time.Time) (tot
 				AND marked < CASE command WHEN 0 THEN CAST($2 AS BIGINT) ELSE CAST($3 AS BIGINT) END`,
 				t.consumer, toMicros(before), toMicros(commandsBefore)))
 		},
+		func(ctx context.Context, tx *transaction) (int, error) {
+			return affected(tx.ExecContext(ctx, `DELETE FROM ordering_requests WHERE consumer = $1 AND ended > 0 AND ended < $2`, t.consumer, toMicros(before)))
+		},
 	} {
 		for n := 1; n > 0; total += int64(n) {
 			err := t.write(ctx, "prune", func(ctx context.Context, tx *transaction) (err error) {

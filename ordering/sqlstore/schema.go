@@ -77,7 +77,7 @@ func steps(d sqldb.Dialect) []string {
 	if d == sqldb.PostgreSQL {
 		list = append(list, byFunctions)
 	}
-	return list
+	return append(list, byRequests(d))
 }
 
 // byNumbers is the step after which events are identified by their numbers

@@ -65,8 +65,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+const defaultName = "default"
+
 func (c Config) withDefaults() Config {
-	settings.Default(&c.Name, "default")
+	settings.Default(&c.Name, defaultName)
 	settings.Default(&c.Workers, 64)
 	settings.Default(&c.MaxCrashes, 5)
 	settings.Default(&c.MaxRuns, 1<<14)

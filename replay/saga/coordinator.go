@@ -35,6 +35,7 @@ func (d *definition) pin() pin { return pin{d.name, d.version} }
 // the run has ended. Each step that is under way is another one, with the keys of the
 // step; it is held while it waits for its next attempt, a reply, or an operator.
 type Coordinator struct {
+	Reader
 	cfg         Config
 	term        ordering.Term
 	d           *dispatcher.Dispatcher[*message]
@@ -87,6 +88,7 @@ func New(ctx context.Context, cfg Config, definitions ...Registered) (*Coordinat
 	if err := cfg.validate(list); err != nil {
 		return nil, err
 	}
+	c.Reader = NewReader(c.cfg.Store.DB(), c.cfg.Name)
 	slices.SortFunc(list, func(a, b *definition) int { return cmp.Compare(a.version, b.version) })
 	for _, d := range list {
 		c.definitions[d.pin()], c.newest[d.name], c.byType[d.state] = d, d, d
@@ -105,7 +107,7 @@ func (c *Coordinator) begin(ctx context.Context) (err error) {
 	if err := c.missing(ctx); err != nil {
 		return err
 	}
-	if c.term, err = c.cfg.Store.Begin(ctx, ordering.Consumer{Name: "saga/" + c.cfg.Name, Holder: c.cfg.Holder}); err != nil {
+	if c.term, err = c.cfg.Store.Begin(ctx, ordering.Consumer{Name: c.Consumer(), Holder: c.cfg.Holder}); err != nil {
 		return fmt.Errorf("saga: %w", err)
 	}
 	before := c.term.Info().Previous
@@ -135,6 +137,7 @@ func (c *Coordinator) begin(ctx context.Context) (err error) {
 		return errors.Join(err, c.Close())
 	}
 	c.tasks.Go(c.watch)
+	c.tasks.Go(func() { ordering.Attend(c.open, c.term, c, lookInterval, nil, c.cfg.Logger) })
 	return nil
 }
 

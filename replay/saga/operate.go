@@ -130,38 +130,6 @@ func (c *Coordinator) retry(ctx context.Context, id string) error {
 	return nil
 }
 
-// Decision is what an operator decided about a run: by [Coordinator.Resume], Skip or Drop,
-// or with [dispatcher.WithOperator] by Undo or Cancel.
-type Decision struct {
-	Saga string // the ID of the run
-	Entry
-}
-
-// Decisions lists what operators decided before a time, newest first, limit at most. It
-// looks through all histories.
-func (c *Coordinator) Decisions(ctx context.Context, before time.Time, limit int) (list []Decision, err error) {
-	found, err := c.cfg.Store.DB().QueryContext(ctx, `SELECT id, n, type, at, step, attempt, error, operator, why FROM saga_history
-		WHERE coordinator = $1 AND at < $2 AND (type IN ($3, $4, $5) OR type = $6 AND operator <> '') ORDER BY at DESC, id, n LIMIT $7`,
-		c.cfg.Name, toMicros(before), SagaResumed, SagaSkipped, SagaDropped, CompensationStarted, limit)
-	if err != nil {
-		return nil, fmt.Errorf("saga: list decisions: %w", err)
-	}
-	defer found.Close()
-	for found.Next() {
-		var d Decision
-		var at int64
-		if err := found.Scan(&d.Saga, &d.N, &d.Type, &at, &d.Step, &d.Attempt, &d.Error, &d.Operator, &d.Why); err != nil {
-			return nil, fmt.Errorf("saga: list decisions: %w", err)
-		}
-		d.Time = fromMicros(at)
-		list = append(list, d)
-	}
-	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("saga: list decisions: %w", err)
-	}
-	return list, nil
-}
-
 // Prune deletes the runs that have ended before a time, with their histories, and returns
 // how many. Their IDs can be used again after that.
 func (c *Coordinator) Prune(ctx context.Context, before time.Time) (runs int64, err error) {

@@ -1,7 +1,9 @@
 package saga
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -49,23 +51,37 @@ func (r *row) run() Run {
 	return run
 }
 
+// Reader reads what the database has of a coordinator's runs. It needs no [Coordinator], so
+// it is also for those who only look, with sqlstore.ReadOnly. Its methods are safe for
+// concurrent use.
+type Reader struct {
+	db   *sql.DB
+	name string // of the coordinator
+}
+
+// NewReader returns a Reader of the coordinator with a name, "" for "default".
+func NewReader(db *sql.DB, name string) Reader { return Reader{db, cmp.Or(name, defaultName)} }
+
+// Consumer returns the name under which the coordinator begins its terms in the store.
+func (d Reader) Consumer() string { return "saga/" + d.name }
+
 // Run returns a run, with its history. It reads the database, and also finds runs that
 // have ended and were not pruned. The error wraps [ErrNoRun] or that of the database.
-func (c *Coordinator) Run(ctx context.Context, id string) (Run, error) {
-	r, err := c.read(ctx, id)
+func (d Reader) Run(ctx context.Context, id string) (Run, error) {
+	r, err := d.read(ctx, id)
 	if err != nil {
 		return Run{}, err
 	}
 	run := r.run()
-	if run.History, err = history(ctx, c.cfg.Store.DB(), c.cfg.Name, id); err != nil {
+	if run.History, err = history(ctx, d.db, d.name, id); err != nil {
 		return Run{}, fmt.Errorf("saga: history of run %.80q: %w", id, err)
 	}
 	return run, nil
 }
 
 // read reads a run from the database.
-func (c *Coordinator) read(ctx context.Context, id string) (*row, error) {
-	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND id = $2`, c.cfg.Name, id)
+func (d Reader) read(ctx context.Context, id string) (*row, error) {
+	found, err := rows(ctx, d.db, `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND id = $2`, d.name, id)
 	if err == nil && len(found) == 0 {
 		err = ErrNoRun
 	}
@@ -81,24 +97,24 @@ const bySeq = `+seq, id`
 
 // Active lists the runs that have not ended, in the order in which they were started,
 // limit at most, without their histories.
-func (c *Coordinator) Active(ctx context.Context, limit int) ([]Run, error) {
-	return c.list(ctx, `ORDER BY `+bySeq+` LIMIT $2`, limit)
+func (d Reader) Active(ctx context.Context, limit int) ([]Run, error) {
+	return d.list(ctx, `ORDER BY `+bySeq+` LIMIT $2`, limit)
 }
 
 // Stuck lists the active runs that do not come on: those of which an attempt has failed,
 // those that are parked, and those to which nothing has happened for a time. Those that
 // have waited longest come first, without their histories.
-func (c *Coordinator) Stuck(ctx context.Context, quiet time.Duration) ([]Run, error) {
-	return c.list(ctx, `AND (failing > 0 OR parked > 0 OR changed < $2) ORDER BY changed, seq, id`, time.Now().Add(-quiet).UnixMicro())
+func (d Reader) Stuck(ctx context.Context, quiet time.Duration) ([]Run, error) {
+	return d.list(ctx, `AND (failing > 0 OR parked > 0 OR changed < $2) ORDER BY changed, seq, id`, time.Now().Add(-quiet).UnixMicro())
 }
 
 // Parked lists the runs that are parked, longest first, with their histories. They keep
 // their keys until Resume, Skip or Drop.
-func (c *Coordinator) Parked(ctx context.Context) ([]Run, error) {
-	list, err := c.list(ctx, `AND parked > 0 ORDER BY parked, seq, id`)
+func (d Reader) Parked(ctx context.Context) ([]Run, error) {
+	list, err := d.list(ctx, `AND parked > 0 ORDER BY parked, seq, id`)
 	for i := range list {
 		if err == nil {
-			list[i].History, err = history(ctx, c.cfg.Store.DB(), c.cfg.Name, list[i].ID)
+			list[i].History, err = history(ctx, d.db, d.name, list[i].ID)
 		}
 	}
 	if err != nil {
@@ -109,13 +125,45 @@ func (c *Coordinator) Parked(ctx context.Context) ([]Run, error) {
 
 // list lists active runs. All of them have a term of 0 or more; that it says so has
 // databases find them by their index.
-func (c *Coordinator) list(ctx context.Context, which string, args ...any) (list []Run, err error) {
-	found, err := rows(ctx, c.cfg.Store.DB(), `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term >= 0 `+which, append([]any{c.cfg.Name}, args...)...)
+func (d Reader) list(ctx context.Context, which string, args ...any) (list []Run, err error) {
+	found, err := rows(ctx, d.db, `SELECT `+rowColumns+` FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term >= 0 `+which, append([]any{d.name}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("saga: list runs: %w", err)
 	}
 	for _, r := range found {
 		list = append(list, r.run())
+	}
+	return list, nil
+}
+
+// Decision is what an operator decided about a run: by [Coordinator.Resume], Skip or Drop,
+// or with [dispatcher.WithOperator] by Undo or Cancel.
+type Decision struct {
+	Saga string // the ID of the run
+	Entry
+}
+
+// Decisions lists what operators decided before a time, newest first, limit at most. It
+// looks through all histories.
+func (d Reader) Decisions(ctx context.Context, before time.Time, limit int) (list []Decision, err error) {
+	found, err := d.db.QueryContext(ctx, `SELECT id, n, type, at, step, attempt, error, operator, why FROM saga_history
+		WHERE coordinator = $1 AND at < $2 AND (type IN ($3, $4, $5) OR type = $6 AND operator <> '') ORDER BY at DESC, id, n LIMIT $7`,
+		d.name, toMicros(before), SagaResumed, SagaSkipped, SagaDropped, CompensationStarted, limit)
+	if err != nil {
+		return nil, fmt.Errorf("saga: list decisions: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var next Decision
+		var at int64
+		if err := found.Scan(&next.Saga, &next.N, &next.Type, &at, &next.Step, &next.Attempt, &next.Error, &next.Operator, &next.Why); err != nil {
+			return nil, fmt.Errorf("saga: list decisions: %w", err)
+		}
+		next.Time = fromMicros(at)
+		list = append(list, next)
+	}
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("saga: list decisions: %w", err)
 	}
 	return list, nil
 }

@@ -10,7 +10,10 @@ import (
 	"github.com/interlock-go/interlock/dispatcher/view"
 )
 
-var _ view.Operated = (*Coordinator)(nil)
+var (
+	_ view.Operated = (*Coordinator)(nil)
+	_ view.Source   = Reader{}
+)
 
 // Actions for a run that does not come on, besides those of package view.
 const (
@@ -39,10 +42,26 @@ func (c *Coordinator) View(ctx context.Context, q view.Query) (view.View, error)
 	if err := c.Err(); err != nil {
 		v.Stopped, v.Problems = true, append(v.Problems, err.Error())
 	}
-	stuck, err := c.Stuck(ctx, quiet)
+	stored, err := c.Reader.View(ctx, q)
 	if err != nil {
 		v.Problems = append(v.Problems, fmt.Sprintf("the database cannot be read: %v", err))
 		return v, nil
+	}
+	v.Problems = append(v.Problems, stored.Problems...)
+	v.Tables = append(v.Tables, stored.Tables...)
+	return v, nil
+}
+
+// View implements [view.Source]: tables list the runs that do not come on, and what operators
+// have decided.
+func (c Reader) View(ctx context.Context, q view.Query) (v view.View, err error) {
+	if q.Limit <= 0 {
+		q.Limit = view.DefaultLimit
+	}
+	v.Kind = "saga"
+	stuck, err := c.Stuck(ctx, quiet)
+	if err != nil {
+		return v, err
 	}
 	table, parked := view.Table{Name: "Runs that do not come on", Columns: []string{"Run", "Saga", "Status", "Step", "Error", "Keeps", "Last change (UTC)"}}, 0
 	for _, r := range stuck {
@@ -65,8 +84,7 @@ func (c *Coordinator) View(ctx context.Context, q view.Query) (view.View, error)
 	decided := view.Table{Name: "Decided by operators", Columns: []string{"Run", "What", "Who", "Why", "When (UTC)"}}
 	decisions, err := c.Decisions(ctx, time.Now().Add(time.Hour), fewDecisions)
 	if err != nil {
-		v.Problems = append(v.Problems, fmt.Sprintf("the database cannot be read: %v", err))
-		return v, nil
+		return v, err
 	}
 	for _, d := range decisions {
 		decided.Rows = append(decided.Rows, view.Row{Cells: []string{d.Saga, d.Type, d.Operator, d.Why, d.Time.UTC().Format(time.DateTime)}})

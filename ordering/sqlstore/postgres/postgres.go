@@ -112,10 +112,7 @@ func Open(ctx context.Context, url string) (*sqlstore.Store, error) {
 	store, err := sqlstore.NewPostgres(ctx, sqlstore.Pools{
 		Handlers: pool(guarded{connector}, connections), Own: pool(stdlib.GetConnector(*unprepared, options...), own), Reads: pool(connector, callers),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)
-	}
-	return store, nil
+	return store, about(config, err)
 }
 
 // OpenReadOnly opens a database to look at it: see [sqlstore.ReadOnly]. Its sessions are
@@ -125,13 +122,35 @@ func OpenReadOnly(ctx context.Context, url string) (*sqlstore.ReadOnly, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
+	r, err := sqlstore.NewReadOnly(ctx, look(config), sqldb.PostgreSQL)
+	return r, about(config, err)
+}
+
+// OpenOperator opens a database to look at it, as OpenReadOnly does, and to leave requests
+// in it: see [sqlstore.Operator].
+func OpenOperator(ctx context.Context, url string) (*sqlstore.Operator, error) {
+	config, _, err := parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	o, err := sqlstore.NewOperator(ctx, look(config), pool(stdlib.GetConnector(*config), 1), sqldb.PostgreSQL)
+	return o, about(config, err)
+}
+
+// look returns connections whose sessions can only read.
+func look(config *pgx.ConnConfig) *sql.DB {
+	config = config.Copy()
 	config.RuntimeParams["default_transaction_read_only"] = "on"
 	const few = 4
-	r, err := sqlstore.NewReadOnly(ctx, pool(stdlib.GetConnector(*config), few), sqldb.PostgreSQL)
+	return pool(stdlib.GetConnector(*config), few)
+}
+
+// about names the database in an error.
+func about(config *pgx.ConnConfig, err error) error {
 	if err != nil {
-		return nil, fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)
+		err = fmt.Errorf("postgres: database %s at %s: %w", config.Database, config.Host, err)
 	}
-	return r, nil
+	return err
 }
 
 func pool(connector driver.Connector, connections int) *sql.DB {

@@ -71,7 +71,41 @@ func OpenReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) 
 	return r, nil
 }
 
+// OpenOperator opens the database at path to look at it, as OpenReadOnly does, and to leave
+// requests in it: see [sqlstore.Operator].
+func OpenOperator(ctx context.Context, path string) (*sqlstore.Operator, error) {
+	o, err := openOperator(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return o, nil
+}
+
+func openOperator(ctx context.Context, path string) (*sqlstore.Operator, error) {
+	reads, err := look(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, errors.Join(err, reads.Close())
+	}
+	writes, err := driver.NewConnector(address(path, requesting))
+	if err != nil {
+		return nil, errors.Join(err, reads.Close())
+	}
+	return sqlstore.NewOperator(ctx, reads, pool(writes, 1), sqldb.SQLite)
+}
+
 func openReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) {
+	reads, err := look(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return sqlstore.NewReadOnly(ctx, reads, sqldb.SQLite)
+}
+
+// look returns connections to a database of a store that can only read.
+func look(ctx context.Context, path string) (*sql.DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -86,7 +120,7 @@ func openReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) 
 	if err != nil {
 		return nil, err
 	}
-	return sqlstore.NewReadOnly(ctx, pool(connector, readers), sqldb.SQLite)
+	return pool(connector, readers), nil
 }
 
 // OpenBeside is Open for a database that may already have tables of the caller. The
@@ -165,6 +199,9 @@ var options = url.Values{
 
 // readOnly are those of one that only looks.
 var readOnly = url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)", "query_only(1)"}}.Encode()
+
+// requesting are those of one that leaves requests; it makes no file.
+var requesting = url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)", "synchronous(FULL)"}}.Encode()
 
 // address returns the DSN of a database.
 func address(path, options string) string {

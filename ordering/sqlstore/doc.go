@@ -56,6 +56,12 @@
 // If the connection is lost during a COMMIT, a server that has not noticed that may
 // still carry it out later. So Look and LookCommands end its session first.
 //
+// # From outside of the process
+//
+// An [Operator] reads a store beside the process that works on it, which does not notice, and
+// leaves decisions about what is parked as requests: the term that has the stream carries them
+// out. A [ReadOnly] only reads. The command replay/interlock-operator is made of these.
+//
 // # Tables
 //
 // Their names start with ordering_; in addition there is schema_versions. An older

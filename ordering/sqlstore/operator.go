@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,15 +90,12 @@ func (o *Operator) Ask(ctx context.Context, consumer string, a view.Action) (r o
 }
 
 func (o *Operator) noConsumer(ctx context.Context, name string) error {
-	var known []string
-	err := each(ctx, o.store.db, func(scan func(...any) error) error {
-		var name string
-		err := scan(&name)
-		known = append(known, fmt.Sprintf("%q", name))
-		return err
-	}, `SELECT name FROM ordering_consumers ORDER BY name`)
+	known, err := o.Consumers(ctx)
 	if err != nil {
-		return storeError("ask", err)
+		return err
+	}
+	for i, name := range known {
+		known[i] = strconv.Quote(name)
 	}
 	return fmt.Errorf("%w: %.80q: the database has %s", ErrNoConsumer, name, strings.Join(known, ", "))
 }

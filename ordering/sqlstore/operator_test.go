@@ -152,6 +152,9 @@ func TestOperatorBesideTheService(t *testing.T) {
 		assert.Len(t, parked, 1)
 		require.Error(t, d.operator.Of("").Act(d.asAnn(), view.Action{Name: view.Skip, Target: "b=7"}))
 
+		names, err := d.operator.Consumers(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"default"}, names)
 		require.NoError(t, s.Err(), "nobody took anything over")
 		list, err := d.operator.Requests(t.Context(), "default", 100)
 		require.NoError(t, err)

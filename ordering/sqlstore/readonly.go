@@ -58,6 +58,21 @@ func (r *ReadOnly) Terms(ctx context.Context) (list []ordering.TermInfo, err err
 	return list, storeError("terms", err)
 }
 
+// Consumers returns the names of all consumers that have ever worked on the store, sorted.
+func (r *ReadOnly) Consumers(ctx context.Context) (names []string, err error) {
+	if err := r.store.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer r.store.gate.leave()
+	err = each(ctx, r.store.db, func(scan func(...any) error) error {
+		var name string
+		err := scan(&name)
+		names = append(names, name)
+		return err
+	}, `SELECT name FROM ordering_consumers ORDER BY name`)
+	return names, storeError("consumers", err)
+}
+
 // DB returns the database, for reads of other tables in it. On SQLite it cannot write.
 func (r *ReadOnly) DB() *sql.DB { return r.store.db }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -62,8 +63,17 @@ type Reader struct {
 // NewReader returns a Reader of the coordinator with a name, "" for "default".
 func NewReader(db *sql.DB, name string) Reader { return Reader{db, cmp.Or(name, defaultName)} }
 
+// ReaderOf returns a Reader of the coordinator that has a consumer's name in the store. It
+// reports false if the consumer is none.
+func ReaderOf(db *sql.DB, consumer string) (Reader, bool) {
+	name, ok := strings.CutPrefix(consumer, consumerPrefix)
+	return NewReader(db, name), ok
+}
+
+const consumerPrefix = "saga/"
+
 // Consumer returns the name under which the coordinator begins its terms in the store.
-func (d Reader) Consumer() string { return "saga/" + d.name }
+func (d Reader) Consumer() string { return consumerPrefix + d.name }
 
 // Run returns a run, with its history. It reads the database, and also finds runs that
 // have ended and were not pruned. The error wraps [ErrNoRun] or that of the database.

@@ -41,6 +41,9 @@ func (d *Dispatcher[M]) View(_ context.Context, q view.Query) (view.View, error)
 	if stats.Parked > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("%d parked: an operator must decide; %d wait behind", stats.Parked, stats.Behind))
 	}
+	if q.Brief {
+		return v, nil
+	}
 	list, hidden := d.look(q)
 	v.Hidden = hidden
 	v.Messages = make([]view.Message, len(list))

@@ -47,6 +47,9 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 	if stats.OpenGaps > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("%d streams wait for numbers that have not come", stats.OpenGaps))
 	}
+	if q.Brief {
+		return v, nil
+	}
 	stored := ViewStored(ctx, s.term, q)
 	v.Problems = append(v.Problems, stored.Problems...)
 	v.Tables = append(v.Tables, stored.Tables[0], s.gapTable(q), s.termTable())

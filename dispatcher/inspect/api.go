@@ -3,6 +3,8 @@ package inspect
 import (
 	"errors"
 	"net/http"
+
+	"github.com/interlock-go/interlock/dispatcher/health"
 )
 
 // serveView answers with a view, as JSON.
@@ -51,11 +53,11 @@ func (in *Inspector) serveWhy(w http.ResponseWriter, r *http.Request) {
 // serveHealth answers how all sources do: with status 200 if all work, and 503 if one is
 // stalled, has stopped or cannot be looked at.
 func (in *Inspector) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	all, status := map[string]Health{}, http.StatusOK
+	all, status := map[string]health.Health{}, http.StatusOK
 	for _, seen := range in.lookAll() {
 		h := seen.Health
 		all[seen.Name] = h
-		if h.State != Healthy && h.State != Attention {
+		if !h.Works() {
 			status = http.StatusServiceUnavailable
 		}
 	}

@@ -3,6 +3,8 @@ package inspect
 import (
 	"fmt"
 	"time"
+
+	"github.com/interlock-go/interlock/internal/human"
 )
 
 // chart is a picture of a timeline: a lane for each worker, and one for those that wait.
@@ -75,7 +77,7 @@ func chartOf(lives []Life, now time.Time) chart {
 			}
 			c.Bars = append(c.Bars, bar{
 				X: x(p.From), Y: y + 3, Width: max(x(to)-x(p.From), 2), Height: laneHigh - 6, State: p.State,
-				Title: fmt.Sprintf("%s: %s %s", lifeTitle(l), p.State, short(to.Sub(p.From))),
+				Title: fmt.Sprintf("%s: %s %s", lifeTitle(l), p.State, human.Duration(to.Sub(p.From))),
 			})
 		}
 		if waits {
@@ -90,9 +92,9 @@ func chartOf(lives []Life, now time.Time) chart {
 // partText is how long a part has lasted.
 func partText(now time.Time, p Part) string {
 	if p.To.IsZero() {
-		return "for " + short(now.Sub(p.From))
+		return "for " + human.Duration(now.Sub(p.From))
 	}
-	return short(p.To.Sub(p.From))
+	return human.Duration(p.To.Sub(p.From))
 }
 
 func lifeTitle(l Life) string {

@@ -56,9 +56,9 @@ func graphOf(list []view.Message) graph {
 		} else {
 			n := graphNode{
 				Message: m, X: 4 + min(depth, 12)*nodeRight, Y: 4 + len(g.Nodes)*nodeStep, Depth: depth,
-				Label: cut(title(m), 30), FromX: fromX, FromY: fromY,
+				Label: cut(m.Title(), 30), FromX: fromX, FromY: fromY,
 			}
-			n.Title = fmt.Sprintf("%s: %s", title(m), m.State)
+			n.Title = fmt.Sprintf("%s: %s", m.Title(), m.State)
 			if m.Blocker != 0 {
 				n.Title += ", for " + requestText(m.Blocks)
 			}

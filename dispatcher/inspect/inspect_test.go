@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/inspect"
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -102,7 +103,7 @@ func (b *bank) story(t *testing.T) {
 	require.Eventually(t, func() bool {
 		var seen inspect.Seen
 		b.getJSON(t, "/ops/interlock/view.json", &seen)
-		return len(seen.Messages) == 4 && seen.Health.State == inspect.Attention
+		return len(seen.Messages) == 4 && seen.Health.State == health.Attention
 	}, waitAtMost, 10*time.Millisecond, "what was seen a moment ago counts for a moment")
 }
 

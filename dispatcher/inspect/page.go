@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/human"
 )
 
 //go:embed pages/*.html
@@ -25,9 +26,9 @@ var tabs = []tab{
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"ago":       ago,
-	"short":     short,
-	"title":     title,
+	"ago":       human.Since,
+	"short":     human.Duration,
+	"title":     view.Message.Title,
 	"why":       func(s *Seen, m view.Message) string { return why(s.At, m, s.others) },
 	"request":   requestText,
 	"percent":   func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },

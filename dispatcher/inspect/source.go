@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/view"
 )
 
@@ -24,8 +25,7 @@ type source struct {
 
 // watched is what is known from having looked before.
 type watched struct {
-	moved   uint64
-	since   time.Time            // when moved changed, or nothing waited
+	judge   health.Judge
 	running map[uint64]time.Time // messages that run, and when that was seen first
 	hot     hotKeys
 }
@@ -33,11 +33,11 @@ type watched struct {
 // Seen is a view of a source with what can be said about it. It is not changed.
 type Seen struct {
 	view.View
-	Name   string    `json:"name"`
-	At     time.Time `json:"at"`
-	Health Health    `json:"health"`
-	Hot    []HotKey  `json:"hot,omitempty"`
-	Err    string    `json:"error,omitempty"` // the source could not be looked at
+	Name   string        `json:"name"`
+	At     time.Time     `json:"at"`
+	Health health.Health `json:"health"`
+	Hot    []HotKey      `json:"hot,omitempty"`
+	Err    string        `json:"error,omitempty"` // the source could not be looked at
 
 	took time.Duration // to look
 
@@ -133,9 +133,7 @@ func (w *watched) note(seen *Seen) {
 	if seen.Err != "" {
 		return
 	}
-	if w.since.IsZero() || seen.Moved != w.moved || seen.Waits == 0 {
-		w.moved, w.since = seen.Moved, seen.At
-	}
+	w.judge.Note(seen.At, seen.View)
 	running := make(map[uint64]time.Time, len(w.running))
 	for _, m := range seen.Messages {
 		if m.State == stateRunning || m.State == stateReady {
@@ -163,7 +161,11 @@ func (w *watched) addTo(seen *Seen, stalledAfter time.Duration) {
 		seen.others[m.ID] = m
 	}
 	seen.Hot = w.hot.list(seen)
-	seen.Health = w.health(seen, stalledAfter)
+	if seen.Err != "" {
+		seen.Health = health.Health{State: health.Unknown, Reasons: []string{seen.Err}}
+	} else {
+		seen.Health = w.judge.Health(seen.At, seen.View, stalledAfter)
+	}
 }
 
 // The states of messages that the page treats in their own ways.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/inspect"
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -51,8 +52,8 @@ func TestStalled(t *testing.T) {
 		require.NoError(t, err)
 		page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "transfers", Source: d}}, Logger: discard})
 		require.NoError(t, err)
-		health := func() (int, inspect.Health) {
-			all := map[string]inspect.Health{}
+		how := func() (int, health.Health) {
+			all := map[string]health.Health{}
 			status, _ := ask(t, page, "/health.json", &all)
 			return status, all["transfers"]
 		}
@@ -62,18 +63,18 @@ func TestStalled(t *testing.T) {
 		}
 		submit("end of day", "bank", func(context.Context) error { <-end; return nil })
 		time.Sleep(10 * time.Minute)
-		status, h := health()
+		status, h := how()
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, inspect.Health{State: inspect.Healthy}, h, "nobody waits for it")
+		require.Equal(t, health.Health{State: health.Healthy}, h, "nobody waits for it")
 
 		submit("deposit 7", "bank/account/7", func(context.Context) error { return nil })
 		time.Sleep(27 * time.Second)
-		_, h = health()
-		require.Equal(t, inspect.Healthy, h.State)
+		_, h = how()
+		require.Equal(t, health.Healthy, h.State)
 		time.Sleep(3 * time.Second)
-		status, h = health()
+		status, h = how()
 		require.Equal(t, http.StatusServiceUnavailable, status)
-		require.Equal(t, inspect.Stalled, h.State)
+		require.Equal(t, health.Stalled, h.State)
 		require.Regexp(t, `^1 wait, and nothing has begun or ended for 3[0-2] s; end of day, running since 10 min, is the oldest that holds its keys$`, h.Reasons[0])
 
 		var seen inspect.Seen
@@ -85,13 +86,13 @@ func TestStalled(t *testing.T) {
 
 		close(end)
 		time.Sleep(2 * time.Second)
-		_, h = health()
-		require.Equal(t, inspect.Healthy, h.State)
+		_, h = how()
+		require.Equal(t, health.Healthy, h.State)
 		require.NoError(t, d.Close())
 		time.Sleep(2 * time.Second)
-		status, h = health()
+		status, h = how()
 		require.Equal(t, http.StatusServiceUnavailable, status)
-		require.Equal(t, inspect.Stopped, h.State)
+		require.Equal(t, health.Stopped, h.State)
 		require.NoError(t, page.Close())
 	})
 }
@@ -104,12 +105,12 @@ func TestUnknown(t *testing.T) {
 	page, err := inspect.New(inspect.Config{Sources: []inspect.Named{{Name: "good", Source: good}, {Name: "away", Source: away}, {Name: "broken", Source: broken}}})
 	require.NoError(t, err)
 	defer page.Close()
-	all := map[string]inspect.Health{}
+	all := map[string]health.Health{}
 	status, _ := ask(t, page, "/health.json", &all)
 	assert.Equal(t, http.StatusServiceUnavailable, status)
-	assert.Equal(t, inspect.Healthy, all["good"].State)
-	assert.Equal(t, inspect.Health{State: inspect.Unknown, Reasons: []string{"the database is away"}}, all["away"])
-	assert.Equal(t, inspect.Unknown, all["broken"].State)
+	assert.Equal(t, health.Healthy, all["good"].State)
+	assert.Equal(t, health.Health{State: health.Unknown, Reasons: []string{"the database is away"}}, all["away"])
+	assert.Equal(t, health.Unknown, all["broken"].State)
 	assert.Contains(t, all["broken"].Reasons[0], "panicked: no")
 	for _, source := range []string{"good", "away", "broken"} {
 		status, body := ask(t, page, "/?source="+source, nil)
@@ -219,11 +220,11 @@ func TestDoesNotAnswer(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Second / 2)
 		begun := time.Now()
-		all := map[string]inspect.Health{}
+		all := map[string]health.Health{}
 		ask(t, page, "/health.json", &all)
 		require.LessOrEqual(t, time.Since(begun), 5*time.Second)
-		require.Equal(t, inspect.Healthy, all["good"].State)
-		require.Equal(t, inspect.Health{State: inspect.Unknown, Reasons: []string{"context deadline exceeded"}}, all["hangs"])
+		require.Equal(t, health.Healthy, all["good"].State)
+		require.Equal(t, health.Health{State: health.Unknown, Reasons: []string{"context deadline exceeded"}}, all["hangs"])
 		require.NoError(t, page.Close())
 	})
 }

@@ -6,15 +6,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/human"
 )
-
-// title names a message.
-func title(m view.Message) string {
-	if m.Name != "" {
-		return m.Name
-	}
-	return fmt.Sprintf("message %d", m.ID)
-}
 
 // why says why a message is where it is. The others are those it waits for, directly or
 // not, among others.
@@ -22,7 +15,7 @@ func why(now time.Time, m view.Message, all others) string {
 	var b strings.Builder
 	told := m // whose error is told
 	if m.State == stateWaiting {
-		fmt.Fprintf(&b, "%s has waited %s", title(m), ago(now, m.Since))
+		fmt.Fprintf(&b, "%s has waited %s", m.Title(), human.Since(now, m.Since))
 		blocker, found := all[m.Blocker]
 		switch {
 		case !found && m.Blocker != 0:
@@ -31,13 +24,13 @@ func why(now time.Time, m view.Message, all others) string {
 		case blocker.State == stateWaiting:
 			told = all.last(blocker)
 			fmt.Fprintf(&b, " for %s, which is before it on %s and waits too; in front of all is %s (%s)",
-				title(blocker), requestText(m.Blocks), title(told), status(now, told))
+				blocker.Title(), requestText(m.Blocks), told.Title(), status(now, told))
 		default:
 			told = blocker
-			fmt.Fprintf(&b, " for %s (%s), which holds %s", title(blocker), status(now, blocker), requestText(m.Blocks))
+			fmt.Fprintf(&b, " for %s (%s), which holds %s", blocker.Title(), status(now, blocker), requestText(m.Blocks))
 		}
 	} else {
-		fmt.Fprintf(&b, "%s (%s) holds %s", title(m), status(now, m), claimText(m.Claim))
+		fmt.Fprintf(&b, "%s (%s) holds %s", m.Title(), status(now, m), claimText(m.Claim))
 	}
 	switch {
 	case m.Behind == 1:
@@ -47,7 +40,7 @@ func why(now time.Time, m view.Message, all others) string {
 	}
 	b.WriteString(".")
 	if told.Err != "" {
-		fmt.Fprintf(&b, " The last error of %s: %s", title(told), told.Err)
+		fmt.Fprintf(&b, " The last error of %s: %s", told.Title(), told.Err)
 	}
 	return b.String()
 }
@@ -59,15 +52,15 @@ const forEver = 1000 * 24 * time.Hour
 func status(now time.Time, m view.Message) string {
 	since := ""
 	if !m.Since.IsZero() {
-		since = " for " + ago(now, m.Since)
+		since = " for " + human.Since(now, m.Since)
 	}
 	switch {
 	case m.State == stateBackoff && !m.Next.IsZero():
-		return fmt.Sprintf("attempt %d of %d in %s", m.Attempts+1, m.Most, short(m.Next.Sub(now)))
+		return fmt.Sprintf("attempt %d of %d in %s", m.Attempts+1, m.Most, human.Duration(m.Next.Sub(now)))
 	case m.State == stateBackoff:
 		return "not tried again by this process"
 	case m.State == stateHeld && !m.Next.IsZero() && m.Next.Sub(now) < forEver:
-		return fmt.Sprintf("held%s, for %s more at most", since, short(m.Next.Sub(now)))
+		return fmt.Sprintf("held%s, for %s more at most", since, human.Duration(m.Next.Sub(now)))
 	case m.State == stateRunning && m.Attempts > 1 && m.Most > 0:
 		return fmt.Sprintf("running%s, attempt %d of %d", since, m.Attempts, m.Most)
 	}

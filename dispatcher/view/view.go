@@ -5,6 +5,7 @@ package view
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -39,6 +40,10 @@ type Query struct {
 	// Key, if it is not the root, asks for messages with a request that conflicts with an
 	// exclusive one for the key.
 	Key lockkeys.Key
+	// Brief asks for no more than whether all is well: Problems, Stopped, Waits and Moved of
+	// what is in memory. It leaves out messages and tables, and what must be read from a
+	// database unless nothing is known without that.
+	Brief bool
 }
 
 // DefaultLimit is the default of [Query.Limit].
@@ -92,6 +97,14 @@ type Message struct {
 	Target   string    `json:"target,omitempty"`    // of actions: it names this message of this process
 	Actions  []string  `json:"actions,omitempty"`   // for [Operated.Act]
 	Payload  any       `json:"-"`                   // the message itself
+}
+
+// Title names the message.
+func (m Message) Title() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return fmt.Sprintf("message %d", m.ID)
 }
 
 // Request is a request of a claim.

@@ -30,6 +30,9 @@ func (o *Outbox) View(ctx context.Context, q view.Query) (view.View, error) {
 	if stats.Parked > 0 {
 		v.Problems = append(v.Problems, fmt.Sprintf("%d events are parked: an operator must decide", stats.Parked))
 	}
+	if q.Brief {
+		return v, nil
+	}
 	parked := view.Table{Name: "Parked events", Columns: []string{"Event", "Numbers", "Attempts", "Error", "Since (UTC)"}}
 	list, err := o.Parked(ctx)
 	if err != nil {

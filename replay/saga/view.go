@@ -42,6 +42,9 @@ func (c *Coordinator) View(ctx context.Context, q view.Query) (view.View, error)
 	if err := c.Err(); err != nil {
 		v.Stopped, v.Problems = true, append(v.Problems, err.Error())
 	}
+	if q.Brief {
+		return v, nil
+	}
 	stored, err := c.Reader.View(ctx, q)
 	if err != nil {
 		v.Problems = append(v.Problems, fmt.Sprintf("the database cannot be read: %v", err))

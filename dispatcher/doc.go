@@ -92,6 +92,11 @@
 // calls [Hold] and returns: its message keeps its keys, without a worker, until
 // it is finished by a call, or by a time limit.
 //
+// # Measuring
+//
+// [Config.Measure] tells how long a sample of the messages took, and all that waited.
+// Package telemetry makes metrics of that for OpenTelemetry, and of [Dispatcher.Stats].
+//
 // # Tests
 //
 // [Touch] finds keys that messages have not declared. Package interlocktest runs

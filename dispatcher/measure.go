@@ -9,6 +9,7 @@ import (
 // Measurement tells how long one message took; see [Config.Measure].
 type Measurement struct {
 	ID       uint64 // as in [Info]
+	Worker   int    // that calls Measure, from 0
 	Attempts int    // begun; 0 if its keys could not be derived
 	Parked   bool   // it was parked with Err
 	Err      error  // its result, if it was not parked
@@ -85,11 +86,11 @@ func (w *worker[M]) stopTiming() {
 
 // measure tells Config.Measure of a message that has ended or is about to be parked, if
 // it is one to be measured.
-func (d *Dispatcher[M]) measure(t *task[M], o outcome) {
+func (d *Dispatcher[M]) measure(t *task[M], worker int, o outcome) {
 	if t.extra == nil && t.waited == 0 && t.attempts <= 1 && o.err == nil {
 		return
 	}
-	m := Measurement{ID: t.id, Attempts: int(t.attempts), Parked: o.kind == parked, Err: o.err, Waited: t.waited}
+	m := Measurement{ID: t.id, Worker: worker, Attempts: int(t.attempts), Parked: o.kind == parked, Err: o.err, Waited: t.waited}
 	if t.extra != nil {
 		m.Held = t.extra.held
 	}

@@ -130,7 +130,7 @@ func TestMeasured(t *testing.T) {
 					m := got.all[0]
 					require.ErrorIs(t, m.Err, c.want.Err)
 					want := c.want
-					want.ID, want.Err = m.ID, m.Err
+					want.ID, want.Worker, want.Err = m.ID, m.Worker, m.Err
 					if oneIn == 1 {
 						want.Sampled, want.Submitted, want.Started, want.Finished = true, submitted, submitted.Add(c.started), submitted.Add(c.finished)
 					} else {
@@ -147,7 +147,7 @@ func TestMeasured(t *testing.T) {
 func TestMeasuredResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got measured
-		d := start(t, config{Measure: got.add, MeasureOneIn: none, Failure: dispatcher.Park})
+		d := start(t, config{Measure: got.add, MeasureOneIn: none, Workers: 1, Failure: dispatcher.Park})
 		failures := 1
 		submit(t, d, newJob("", func(context.Context) error {
 			if failures--; failures == 0 {

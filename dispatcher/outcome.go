@@ -51,7 +51,7 @@ func (w *worker[M]) finish() {
 			w.d.complete(w.batch[i], o.err)
 		}
 		if w.d.cfg.Measure != nil && (o.kind == ended || o.kind == parked) {
-			w.d.measure(w.batch[i], o)
+			w.d.measure(w.batch[i], w.index, o)
 		}
 	}
 }

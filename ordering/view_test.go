@@ -53,6 +53,22 @@ func TestView(t *testing.T) {
 		assert.Equal(t, "default", table(v, "Owner").Rows[0].Cells[0])
 		assert.Empty(t, table(look(view.Query{Key: key("d")}), "Parked streams").Rows)
 
+		metrics, err := r.seq.Metrics(t.Context())
+		require.NoError(t, err)
+		values := map[string]float64{}
+		for _, m := range metrics {
+			for _, p := range m.Points {
+				require.NotContains(t, values, m.Name+p.Of)
+				values[m.Name+p.Of] = p.Value
+			}
+		}
+		for name, want := range map[string]float64{
+			"interlock.sequencer.eventsheld": 2, "interlock.sequencer.early": 1, "interlock.sequencer.gaps.open": 1,
+			"interlock.parked.messages": 1, "interlock.dispatcher.messagesrunning": 1,
+		} {
+			assert.Equal(t, want, values[name], name)
+		}
+
 		act := func(name, target string) error {
 			return r.seq.Act(dispatcher.WithOperator(t.Context(), "ann", "the client was called"), view.Action{Name: name, Target: target})
 		}

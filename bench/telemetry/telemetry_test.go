@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/telemetry"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -26,6 +27,7 @@ var ways = []way{
 		var n atomic.Int64
 		return func(m dispatcher.Measurement) { n.Add(int64(m.Waited)) }
 	}},
+	{"metrics", func() func(dispatcher.Measurement) { return telemetry.NewMetrics().Measure("payments") }},
 }
 
 // BenchmarkMeasured submits messages with one of a number of keys, to one dispatcher for

@@ -28,11 +28,8 @@ func (s *Subscription) View(ctx context.Context, q view.Query) (view.View, error
 	t := view.Table{Name: "Progress", Columns: []string{"Partition", "Done", "Head", "Behind", "State"}}
 	behind := int64(0)
 	for i, p := range list {
-		lag := int64(p.Head.Number) - int64(p.Done.Number)
-		if p.Head.Epoch != p.Done.Epoch {
-			lag = int64(p.Head.Number) // and what is left of earlier epochs
-		}
-		behind += max(lag, 0)
+		lag := p.behind()
+		behind += lag
 		state := "follows"
 		switch {
 		case p.Parked:
@@ -40,7 +37,7 @@ func (s *Subscription) View(ctx context.Context, q view.Query) (view.View, error
 		case p.Err != nil:
 			state = p.Err.Error()
 		}
-		t.Rows = append(t.Rows, view.Row{Cells: []string{Partition(s.feeds[i].partition).String(), p.Done.String(), p.Head.String(), fmt.Sprint(max(lag, 0)), state}})
+		t.Rows = append(t.Rows, view.Row{Cells: []string{Partition(s.feeds[i].partition).String(), p.Done.String(), p.Head.String(), fmt.Sprint(lag), state}})
 	}
 	v.Waits = max(v.Waits, behind)
 	v.Counts = append([]view.Count{{Name: "entries behind", Value: behind}}, v.Counts...)

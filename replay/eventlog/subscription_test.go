@@ -229,6 +229,12 @@ func TestAnEntryThatCannotBeReadParksTheSubscription(t *testing.T) {
 		assert.EqualValues(t, 31, seen.Waits)
 		assert.Equal(t, []string{"log/0", "log/0=9", "log/0=40", "31", "parked: an operator must decide"}, seen.Tables[0].Rows[0].Cells)
 
+		metrics, err := s.Metrics(t.Context())
+		require.NoError(t, err)
+		lag := metrics[len(metrics)-1]
+		assert.Equal(t, "interlock.projection.lag", lag.Name)
+		assert.Equal(t, []view.Point{{Of: "0", Value: 31}}, lag.Points)
+
 		t.Log("also after a restart")
 		require.NoError(t, s.Shutdown(within(t)))
 		s = b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle, Window: 8, Poll: 5 * time.Millisecond})

@@ -100,6 +100,10 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		seen, err := operator.View(t.Context(), view.Query{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"1 events are parked: an operator must decide"}, seen.Problems)
+		metrics, err := operator.Metrics(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "interlock.parked.messages", metrics[2].Name)
+		assert.Equal(t, view.One(1), metrics[2].Points)
 		require.Len(t, seen.Tables[0].Rows, 1)
 		row := seen.Tables[0].Rows[0]
 		assert.Equal(t, []string{"report", "a=2, b=1", "1", errHuge.Error()}, row.Cells[:4])

@@ -76,6 +76,19 @@ func TestParked(t *testing.T) {
 		assert.Equal(t, []string{"4 runs are parked: an operator must decide"}, seen.Problems)
 		table := seen.Tables[0]
 		require.Len(t, table.Rows, 3)
+		metrics, err := c.Metrics(t.Context())
+		require.NoError(t, err)
+		got := map[string]float64{}
+		for _, m := range metrics {
+			for _, p := range m.Points {
+				require.NotContains(t, got, m.Name+p.Of)
+				got[m.Name+p.Of] = p.Value
+			}
+		}
+		assert.EqualValues(t, 4, got["interlock.saga.runsparked"])
+		assert.EqualValues(t, 0, got["interlock.saga.runsrunning"])
+		assert.EqualValues(t, 4, got["interlock.parked.messages"])
+		assert.Positive(t, got["interlock.parked.age"])
 		assert.Equal(t, 1, table.Hidden)
 		assert.Equal(t, []string{"resume", "checkout v1", "parked", "pay (undoing, 1 failed)", "away", product("resume").String()}, table.Rows[0].Cells[:6])
 		assert.Equal(t, []string{"resume", "skip", "drop", "undo"}, table.Rows[0].Actions)

@@ -1,0 +1,158 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
+)
+
+// Scope is the name of the instrumentation scope of all metrics and spans.
+const Scope = "github.com/interlock-go/interlock"
+
+// system is messaging.system.
+const system = "interlock"
+
+// nameKey is the attribute with the name of a source.
+const nameKey = attribute.Key("interlock.name")
+
+// ErrName is wrapped by the error of [Metrics.Add] for a name that is empty or taken.
+var ErrName = errors.New("telemetry: name")
+
+// Metrics collects the metrics of sources, for readers of OpenTelemetry. Its methods are
+// safe for concurrent use. It has nothing to close.
+type Metrics struct {
+	begun time.Time
+
+	mu       sync.Mutex
+	measured []named[*durations]
+	sources  []named[view.Metered]
+}
+
+type named[T any] struct {
+	name string
+	of   T
+}
+
+var _ metric.Producer = (*Metrics)(nil)
+
+// NewMetrics returns an empty collection.
+func NewMetrics() *Metrics { return &Metrics{begun: time.Now()} }
+
+// Measure returns the [dispatcher.Config.Measure] of a dispatcher, whose durations are
+// collected from now on, with the attribute interlock.name or messaging.destination.name.
+// Dispatchers with the same name have their durations in common.
+func (c *Metrics) Measure(name string) func(dispatcher.Measurement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.measured {
+		if m.name == name {
+			return m.of.measure
+		}
+	}
+	d := new(durations)
+	c.measured = append(c.measured, named[*durations]{name, d})
+	return d.measure
+}
+
+// Add collects the metrics of a source from now on, with its name as the attribute
+// interlock.name: of a dispatcher, a sequencer, an outbox, or whatever else is
+// [view.Metered]. The error wraps [ErrName] if the name is empty or that of another source.
+func (c *Metrics) Add(name string, source view.Metered) error {
+	if name == "" {
+		return fmt.Errorf("%w is empty: give the source one, by which it is found in a chart", ErrName)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.ContainsFunc(c.sources, func(s named[view.Metered]) bool { return s.name == name }) {
+		return fmt.Errorf("%w %.80q is taken: give each source its own", ErrName, name)
+	}
+	c.sources = append(c.sources, named[view.Metered]{name, source})
+	return nil
+}
+
+// Remove ends the collection of a source and of the durations with this name, as when it
+// was closed for good. It does nothing if there is no such name.
+func (c *Metrics) Remove(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sources = slices.DeleteFunc(slices.Clone(c.sources), func(s named[view.Metered]) bool { return s.name == name })
+	c.measured = slices.DeleteFunc(slices.Clone(c.measured), func(m named[*durations]) bool { return m.name == name })
+}
+
+// Produce implements [metric.Producer]. The error joins those of sources that could not
+// tell all of their metrics.
+func (c *Metrics) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error) {
+	c.mu.Lock()
+	sources, measured := c.sources, c.measured
+	c.mu.Unlock()
+	all := &collection{begun: c.begun, now: time.Now()}
+	var errs []error
+	for _, s := range sources {
+		list, err := s.of.Metrics(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("telemetry: metrics of %.80q: %w", s.name, err))
+		}
+		for _, m := range list {
+			all.count(s.name, m)
+		}
+	}
+	for _, m := range measured {
+		m.of.collect(all, m.name)
+	}
+	scope := instrumentation.Scope{Name: Scope, SchemaURL: semconv.SchemaURL}
+	return []metricdata.ScopeMetrics{{Scope: scope, Metrics: all.list}}, errors.Join(errs...)
+}
+
+// collection is what one call of Produce collects.
+type collection struct {
+	begun, now time.Time
+	list       []metricdata.Metrics
+}
+
+// metric returns the metric with a name, and makes it if necessary. It is valid until the
+// next call.
+func (c *collection) metric(name, unit, help string) *metricdata.Metrics {
+	for i := range c.list {
+		if c.list[i].Name == name {
+			return &c.list[i]
+		}
+	}
+	c.list = append(c.list, metricdata.Metrics{Name: name, Unit: unit, Description: help})
+	return &c.list[len(c.list)-1]
+}
+
+// count adds the points of a metric of the source with this name.
+func (c *collection) count(source string, m view.Metric) {
+	var points []metricdata.DataPoint[float64]
+	for _, p := range m.Points {
+		attributes := []attribute.KeyValue{nameKey.String(source)}
+		if strings.HasPrefix(m.Name, "messaging.") {
+			attributes = []attribute.KeyValue{semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(source)}
+		}
+		if m.Attribute != "" {
+			attributes = append(attributes, attribute.String(m.Attribute, p.Of))
+		}
+		points = append(points, metricdata.DataPoint[float64]{Attributes: attribute.NewSet(attributes...), StartTime: c.begun, Time: c.now, Value: p.Value})
+	}
+	to := c.metric(m.Name, m.Unit, m.Help)
+	if m.Grows {
+		sum, _ := to.Data.(metricdata.Sum[float64])
+		to.Data = metricdata.Sum[float64]{DataPoints: append(sum.DataPoints, points...), Temporality: metricdata.CumulativeTemporality, IsMonotonic: true}
+		return
+	}
+	gauge, _ := to.Data.(metricdata.Gauge[float64])
+	to.Data = metricdata.Gauge[float64]{DataPoints: append(gauge.DataPoints, points...)}
+}

@@ -20,6 +20,12 @@
 // The temporality is always cumulative, and views of a MeterProvider do not apply, since the
 // metrics do not come from its instruments.
 //
+// # Spans
+//
+// [Spans] makes one for each attempt, linked to the producer's. For events, whose headers
+// name that span, see package tracing of ordering. Opt in where handlers do work: an
+// observer and a span cost some microseconds a message.
+//
 // # Errors
 //
 // If a source cannot tell its metrics, as one in a database that is away, the others are

@@ -38,10 +38,11 @@ type job struct {
 	run func(ctx context.Context) error
 }
 
-func start(t *testing.T, cfg dispatcher.Config[job]) *dispatcher.Dispatcher[job] {
+func run(ctx context.Context, j job) error { return j.run(ctx) }
+
+func start(t *testing.T, cfg dispatcher.Config[job], handler dispatcher.Handler[job]) *dispatcher.Dispatcher[job] {
 	cfg.Keys = func(j job, c *lockkeys.Claim) error { c.Exclusive(lockkeys.Must(j.key)); return nil }
-	cfg.Handler = func(ctx context.Context, j job) error { return j.run(ctx) }
-	cfg.MeasureOneIn = 1
+	cfg.Handler, cfg.MeasureOneIn = handler, 1
 	d, err := dispatcher.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.Close() })
@@ -100,8 +101,8 @@ func text(set attribute.Set) string {
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := telemetry.NewMetrics()
-		a := start(t, dispatcher.Config[job]{Measure: metrics.Measure("a"), Failure: dispatcher.Park})
-		b := start(t, dispatcher.Config[job]{Measure: metrics.Measure("b"), Timeout: time.Second})
+		a := start(t, dispatcher.Config[job]{Measure: metrics.Measure("a"), Failure: dispatcher.Park}, run)
+		b := start(t, dispatcher.Config[job]{Measure: metrics.Measure("b"), Timeout: time.Second}, run)
 		require.NoError(t, metrics.Add("a", a))
 		require.NoError(t, metrics.Add("b", b))
 		failed := errors.New("failed")
@@ -219,7 +220,7 @@ func (away) Metrics(context.Context) ([]view.Metric, error) {
 func TestSourceFails(t *testing.T) {
 	metrics := telemetry.NewMetrics()
 	require.NoError(t, metrics.Add("store", away{}))
-	require.NoError(t, metrics.Add("a", start(t, dispatcher.Config[job]{})))
+	require.NoError(t, metrics.Add("a", start(t, dispatcher.Config[job]{}, run)))
 	got, err := read(t, metrics)
 	require.ErrorContains(t, err, `metrics of "store": away`)
 	require.Equal(t, map[string]float64{"store": 1}, values(got["known"]))

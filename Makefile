@@ -1,8 +1,7 @@
 # make run     process a generated ledger of 100,000 messages and print a summary
 # make orders  place 3,000 made-up orders in the shop of examples/orders, and check what became of them
 # make test    all checks: format, vet, staticcheck, all tests with -race
-# make bench   the full benchmark table, to bench/RESULTS.md
-# make targets one line for each performance target
+# make bench   all benchmarks, to bench/RESULTS.md and bench/plots; see bench/README.md
 # make fuzz    each fuzz target for FUZZTIME
 # make model   the analytical model of sequences and replay beside measured runs
 # make soak    the simulation of the sequencer's core for SIMULATED events, EVENTS from
@@ -29,7 +28,7 @@ ISOLATION   ?= 100000
 MODULES     := . bench
 BOOKS       := Berka|Journals|Beancount|Ethereum|Contention|Hostile|Faults|Cut
 
-.PHONY: run orders test lint deps bench targets model soak fuzz
+.PHONY: run orders test lint deps bench model soak fuzz
 
 run:
 	go run ./examples/ledger $(ARGS)
@@ -71,13 +70,10 @@ deps:
 	  apt-get install -y -qq --no-install-recommends $$need
 
 bench:
-	cd bench && go run ./cmd/report
-
-targets:
-	@cd bench && go run ./cmd/targets
+	cd bench && go run ./cmd/report $(ARGS)
 
 model:
-	@cd bench && go run ./cmd/model
+	cd bench && go test -count=1 -v -run TestModel ./model -length 1
 
 # A round of CHAOS kills a consumer and cuts a connection; every third one also
 # kills the broker and a producer, and makes a consumer hand over.

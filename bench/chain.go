@@ -50,29 +50,29 @@ func (f frontier) mark(k lockkeys.Key) *mark {
 	return m
 }
 
-// LongestChain returns the length of the longest chain of messages, given in
+// longestChain returns the length of the longest chain of messages, given in
 // arrival order, of which each conflicts with the one before it: what no
 // number of workers can be faster than.
-func LongestChain(msgs []*Msg) (longest time.Duration) {
+func longestChain(msgs []*message) (longest time.Duration) {
 	f := make(frontier)
 	for _, m := range msgs {
-		end := f.latest(m.Keys) + (m.End - m.Start)
-		f.record(m.Keys, end)
+		end := f.latest(m.keys) + (m.end - m.start)
+		f.record(m.keys, end)
 		longest = max(longest, end)
 	}
 	return longest
 }
 
-// OutOfOrder returns the first message, by its place in arrival order, that
+// outOfOrder returns the first message, by its place in arrival order, that
 // began before an earlier one with which it conflicts had ended; -1 if there
 // is none.
-func OutOfOrder(msgs []*Msg) int {
+func outOfOrder(msgs []*message) int {
 	f := make(frontier)
 	for i, m := range msgs {
-		if m.Start < f.latest(m.Keys) {
+		if m.start < f.latest(m.keys) {
 			return i
 		}
-		f.record(m.Keys, m.End)
+		f.record(m.keys, m.end)
 	}
 	return -1
 }

@@ -11,24 +11,24 @@ import (
 )
 
 // anyMessages draws messages with keys of a small tree, the root included.
-func anyMessages(t *rapid.T) []*Msg {
+func anyMessages(t *rapid.T) []*message {
 	segment := rapid.SampledFrom([]string{"a", "b", "c"})
 	key := rapid.Custom(func(t *rapid.T) lockkeys.Key {
 		return lockkeys.Must(rapid.SliceOfN(segment, 0, 3).Draw(t, "segments")...)
 	})
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *Msg {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *message {
 		start := rapid.IntRange(0, 20).Draw(t, "start")
-		return &Msg{
-			Keys:  rapid.SliceOfN(key, 0, 3).Draw(t, "keys"),
-			Start: time.Duration(start),
-			End:   time.Duration(start + rapid.IntRange(0, 5).Draw(t, "takes")),
+		return &message{
+			keys:  rapid.SliceOfN(key, 0, 3).Draw(t, "keys"),
+			start: time.Duration(start),
+			end:   time.Duration(start + rapid.IntRange(0, 5).Draw(t, "takes")),
 		}
 	}), 0, 30).Draw(t, "messages")
 }
 
-func conflict(a, b *Msg) bool {
-	for _, x := range a.Keys {
-		for _, y := range b.Keys {
+func conflict(a, b *message) bool {
+	for _, x := range a.keys {
+		for _, y := range b.keys {
 			if lockkeys.Conflicts(lockkeys.Request{Key: x}, lockkeys.Request{Key: y}) {
 				return true
 			}
@@ -48,10 +48,10 @@ func TestLongestChainAgainstAllPairs(t *testing.T) {
 					ends[j] = max(ends[j], ends[i])
 				}
 			}
-			ends[j] += m.End - m.Start
+			ends[j] += m.end - m.start
 			longest = max(longest, ends[j])
 		}
-		require.Equal(t, longest, LongestChain(msgs))
+		require.Equal(t, longest, longestChain(msgs))
 	})
 }
 
@@ -61,16 +61,11 @@ func TestOutOfOrderAgainstAllPairs(t *testing.T) {
 		want := -1
 		for j := range msgs {
 			for i := range j {
-				if want < 0 && conflict(msgs[i], msgs[j]) && msgs[j].Start < msgs[i].End {
+				if want < 0 && conflict(msgs[i], msgs[j]) && msgs[j].start < msgs[i].end {
 					want = j
 				}
 			}
 		}
-		require.Equal(t, want, OutOfOrder(msgs))
+		require.Equal(t, want, outOfOrder(msgs))
 	})
-}
-
-func TestMakespanRatio(t *testing.T) {
-	require.InDelta(t, 1.5, Makespan{Elapsed: 30, Work: 20, Chain: 10}.Ratio(), 1e-9)
-	require.InDelta(t, 1.2, Makespan{Elapsed: 30, Work: 20, Chain: 25}.Ratio(), 1e-9)
 }

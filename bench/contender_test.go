@@ -1,99 +1,79 @@
 package bench
 
 import (
-	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/interlock-go/interlock/bench/internal/stat"
 	"github.com/stretchr/testify/require"
 )
 
 func TestEveryMessageIsHandledOnce(t *testing.T) {
 	const n = 2000
-	for _, contender := range Contenders {
-		for _, workload := range Workloads {
+	for _, c := range contenders {
+		for _, w := range workloads {
 			for _, workers := range []int{1, 8, 128} {
-				c := NewCase().With(workload)
-				c.Workers = workers
 				handled := make([]atomic.Int32, n)
-				var done sync.WaitGroup
-				done.Add(n)
-				r := contender.start(c.Setup, func(_ context.Context, m *Msg) error {
-					handled[m.N].Add(1)
-					done.Done()
-					return nil
-				})
-				for _, m := range c.Make(n) {
-					r.Submit(m)
+				submit, stop := c.start(workers, func(m *message) { handled[m.n].Add(1) })
+				for _, m := range w.stream(n, 1000) {
+					submit(m)
 				}
-				done.Wait()
-				r.Close()
+				stop()
 				for i := range handled {
-					require.EqualValues(t, 1, handled[i].Load(), "%s, %v, message %d", contender.Name, c, i)
+					require.EqualValues(t, 1, handled[i].Load(), "%s, %s, message %d", c.name, w.name, i)
 				}
 			}
 		}
 	}
 }
 
-// The order of all conflicting pairs, on every workload. Time is a count of
-// beginnings and ends.
-func TestInterlockKeepsOrder(t *testing.T) {
-	const n = 5000
-	for _, contender := range []Contender{LookAhead, HeadOnly} {
-		for _, workload := range Workloads {
+// The order of all conflicting pairs. Time is a count of beginnings and ends.
+func TestOrder(t *testing.T) {
+	for _, c := range contenders {
+		if c.name != "interlock" && c.name != "interlock-head-only" && c.name != "keyed-queues" {
+			continue
+		}
+		for _, w := range workloads {
+			if w.owners > 0 && c.name == "keyed-queues" {
+				continue // it has no hierarchy
+			}
 			for _, keys := range []int{10, 1000} {
-				c := NewCase().With(workload)
-				c.Keys = keys
-				msgs := c.Make(n)
+				msgs := w.stream(5000, keys)
 				var clock atomic.Int64
-				r := contender.start(c.Setup, func(_ context.Context, m *Msg) error {
-					m.Start = time.Duration(clock.Add(1))
-					m.End = time.Duration(clock.Add(1))
-					return nil
+				submit, stop := c.start(8, func(m *message) {
+					m.start = time.Duration(clock.Add(1))
+					m.end = time.Duration(clock.Add(1))
 				})
 				for _, m := range msgs {
-					r.Submit(m)
+					submit(m)
 				}
-				require.NoError(t, r.(*interlock).d.Drain(t.Context()))
-				r.Close()
-				require.Equal(t, -1, OutOfOrder(msgs), "%s, %v", contender.Name, c)
+				stop()
+				require.Equal(t, -1, outOfOrder(msgs), "%s, %s, %d keys", c.name, w.name, keys)
 			}
 		}
 	}
 }
 
-func TestKeyLocksLeaveNothing(t *testing.T) {
-	c := NewCase().With("transfer")
-	r := startKeyedMutex(c.Setup, func(context.Context, *Msg) error { return nil })
-	for _, m := range c.Make(2000) {
-		r.Submit(m)
+// In virtual time handlers take exactly as long as they say and nothing else takes any, so
+// the ratio is that of the schedule alone, and can be held to.
+func TestMakespan(t *testing.T) {
+	for _, most := range []int{1, 9} {
+		for workers, limit := range map[int]float64{8: 1.05, 32: 1.10} {
+			for _, keys := range []int{10, 1000, 100_000} {
+				for _, w := range workloads {
+					synctest.Test(t, func(t *testing.T) {
+						_, ratio := makespan(lookAhead, workers, most, w.stream(2000, keys))
+						require.LessOrEqual(t, ratio, limit, "%s, %d keys, %d workers, up to %d ms", w.name, keys, workers, most)
+						require.GreaterOrEqual(t, ratio, 1.0, "no schedule is better than the best")
+					})
+				}
+			}
+		}
 	}
-	r.Close()
-	require.Empty(t, r.(*keyedMutex).locks.byKey)
-}
-
-func TestRoundsMeasureAllContenders(t *testing.T) {
-	results := Rounds(NewCase(), Contenders, 2, 500)
-	require.Len(t, results, len(Contenders))
-	for i, r := range results {
-		require.Equal(t, Contenders[i].Name, r.Contender)
-		require.Positive(t, r.NS())
-		require.Len(t, r.times, 2)
-	}
-	require.InDelta(t, 1, results[0].To(results[0]), 1e-9)
-}
-
-func TestMedian(t *testing.T) {
-	require.InDelta(t, 2, stat.Median([]float64{9, 1, 2}), 1e-9)
-	require.InDelta(t, 3, stat.Median([]float64{4, 1, 9, 2}), 1e-9)
-	require.InDelta(t, 2, stat.Ratio([]float64{2, 8, 9}, []float64{1, 4, 3}), 1e-9)
 }
 
 func TestNothingStaysOfKeys(t *testing.T) {
-	m := MeasureMemory(100_000)
-	require.Less(t, m.After-m.Before, 4.0, "MB")
+	left, _ := memory(100_000)
+	require.Less(t, left, 4.0, "MB")
 }

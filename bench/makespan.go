@@ -1,54 +1,42 @@
 package bench
 
 import (
-	"runtime"
+	"sync"
 	"time"
-
-	"github.com/interlock-go/interlock/bench/internal/stat"
 )
 
-// Makespan is how long a contender took for messages whose handlers take
-// time, beside what it cannot be faster than. The durations of handlers are
-// those measured in the same run.
-type Makespan struct {
-	Elapsed time.Duration
-	Work    time.Duration // of all handlers together, divided by the workers
-	Chain   time.Duration // the longest chain of conflicting messages
+// pass gives a contender's workers messages and returns how long it takes until all were
+// handled.
+func pass(submit func(*message), msgs []*message, done *sync.WaitGroup) time.Duration {
+	done.Add(len(msgs))
+	start := time.Now()
+	for _, m := range msgs {
+		submit(m)
+	}
+	done.Wait()
+	return time.Since(start)
 }
 
-// Ratio is 1 for a perfect schedule. It can be less for a contender that does
-// not keep conflicting messages apart.
-func (m Makespan) Ratio() float64 {
-	return float64(m.Elapsed) / float64(max(m.Work, m.Chain))
-}
-
-// MeasureMakespan runs n messages of the case through the contender.
-func MeasureMakespan(c Case, contender Contender, n int) Makespan {
-	msgs := c.Make(n)
-	rig := NewRig(contender, c.Setup, c.Work, msgs)
-	defer rig.Close()
-	runtime.GC()
-	m := Makespan{Elapsed: rig.Run(n)}
+// makespan is how long a contender takes for messages whose handlers sleep for one to
+// most milliseconds, and how many times that is the least possible: the larger of all
+// handlers' time divided by the workers, and the longest chain of conflicting messages.
+// Both are of the handlers' times in this run. The ratio can be below 1 for a contender
+// that does not keep conflicting messages apart.
+func makespan(c contender, workers, most int, msgs []*message) (elapsed time.Duration, ratio float64) {
+	var done sync.WaitGroup
+	begun := time.Now()
+	submit, stop := c.start(workers, func(m *message) {
+		m.start = time.Since(begun)
+		time.Sleep(time.Duration(1+m.n*7919%most) * time.Millisecond)
+		m.end = time.Since(begun)
+		done.Done()
+	})
+	defer stop()
+	elapsed = pass(submit, msgs, &done)
 	var work time.Duration
-	for _, msg := range msgs {
-		work += msg.End - msg.Start
+	for _, m := range msgs {
+		work += m.end - m.start
 	}
-	workers := c.Workers
-	if c.onCPU {
-		workers = min(workers, runtime.GOMAXPROCS(0))
-	}
-	m.Work, m.Chain = work/time.Duration(workers), LongestChain(msgs)
-	return m
-}
-
-// MedianMakespan returns the ratio in the median run of several, and the
-// nanoseconds for a message.
-func MedianMakespan(c Case, contender Contender, runs, n int) (ratio, ns float64) {
-	var ratios, times []float64
-	for range runs {
-		m := MeasureMakespan(c, contender, n)
-		ratios = append(ratios, m.Ratio())
-		times = append(times, float64(m.Elapsed)/float64(n))
-	}
-	return stat.Median(ratios), stat.Median(times)
+	least := max(work/time.Duration(workers), longestChain(msgs))
+	return elapsed, float64(elapsed) / float64(least)
 }

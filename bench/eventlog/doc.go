@@ -1,5 +1,5 @@
-// Package eventlog measures package replay/eventlog beside a table of events written
-// by hand in the same database, with the same number of flushes.
+// Package eventlog measures package replay/eventlog beside a table of events written by
+// hand in the same database, with the same number of flushes.
 //
-//	go test -bench . ./eventlog
+//	go test -run '^$' -bench . ./eventlog
 package eventlog

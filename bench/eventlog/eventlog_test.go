@@ -4,106 +4,86 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/bench/internal/measure"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
-	"github.com/interlock-go/interlock/ordering/sqlstore"
 	"github.com/interlock-go/interlock/replay/eventlog"
 )
 
-func open(t testing.TB, d eventlog.Dialect) *bed {
-	b, err := newBed(t.Context(), d)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.close()) })
-	return b
-}
-
-// subscribe makes a row of each entry.
-func (b *bed) subscribe(t testing.TB, together dispatcher.Together) *eventlog.Subscription {
-	s, err := eventlog.Subscribe(t.Context(), b.log, eventlog.SubscriptionConfig{Name: "rows", Store: b.store, Together: together,
-		Handler: sqlstore.InTx(b.store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[eventlog.Entry]) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO effects (place, type) VALUES ($1, $2)`, int64(job.Value.At.Place()), job.Value.Event.Type)
-			return err
-		})})
-	require.NoError(t, err)
-	return s
-}
-
 // What is measured must work; how fast it is depends on the machine.
 func TestBoth(t *testing.T) {
-	for name, d := range dialects {
-		t.Run(name, func(t *testing.T) {
-			b := open(t, d)
-			require.NoError(t, b.appendByLog(t.Context(), 50, 3))
-			require.NoError(t, b.appendByHand(t.Context(), 50, 3))
-			s := b.subscribe(t, nil)
-			require.NoError(t, s.CatchUp(t.Context()))
-			require.NoError(t, s.Close())
-			var log, hand, effects int
-			require.NoError(t, b.store.DB().QueryRow(`SELECT (SELECT count(*) FROM eventlog_entries), (SELECT count(*) FROM events), (SELECT count(*) FROM effects)`).
-				Scan(&log, &hand, &effects))
-			require.Equal(t, []int{150, 150, 150}, []int{log, hand, effects})
-		})
+	for _, d := range databases {
+		b := d.bed(t)
+		for _, a := range appenders {
+			require.NoError(t, a.add(b, t.Context(), 50, 3))
+		}
+		s := b.subscribe(t, false)
+		require.NoError(t, s.CatchUp(t.Context()))
+		require.NoError(t, s.Close())
+		var log, hand, effects int
+		require.NoError(t, b.store.DB().QueryRow(`SELECT (SELECT count(*) FROM eventlog_entries), (SELECT count(*) FROM events), (SELECT count(*) FROM effects)`).
+			Scan(&log, &hand, &effects))
+		require.Equal(t, []int{150, 150, 150}, []int{log, hand, effects}, d.name)
 	}
 }
 
 func BenchmarkAppend(b *testing.B) {
-	for name, d := range dialects {
+	for _, d := range databases {
 		for _, some := range []int{1, 16} {
-			for by, add := range map[string]func(*bed, context.Context, int, int) error{"log": (*bed).appendByLog, "hand": (*bed).appendByHand} {
-				b.Run(fmt.Sprintf("%s/events=%d/%s", name, some, by), func(b *testing.B) {
-					bed := open(b, d)
-					b.ReportAllocs()
-					b.ResetTimer()
-					require.NoError(b, add(bed, b.Context(), b.N, some))
-					b.StopTimer()
-					b.ReportMetric(float64(b.N*some)/b.Elapsed().Seconds(), "events/s")
-				})
-			}
-		}
-	}
-}
-
-// A subscription that is behind by many entries.
-func BenchmarkCatchUp(b *testing.B) {
-	for name, d := range dialects {
-		for _, together := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/together=%v", name, together), func(b *testing.B) {
-				bed := open(b, d)
-				require.NoError(b, bed.appendByLog(b.Context(), (b.N+15)/16, 16))
-				var in dispatcher.Together
-				if together {
-					in = bed.store.Together
+			b.Run(fmt.Sprintf("db=%s/events=%d", d.name, some), func(b *testing.B) {
+				var race measure.Race
+				for _, a := range appenders {
+					race.Run(b, a.name, func(b *testing.B) {
+						bed := d.bed(b)
+						b.ResetTimer()
+						require.NoError(b, a.add(bed, b.Context(), b.N, some))
+						b.StopTimer()
+						b.ReportMetric(float64(b.N*some)/b.Elapsed().Seconds(), "events/s")
+					})
 				}
-				b.ResetTimer()
-				s := bed.subscribe(b, in)
-				require.NoError(b, s.CatchUp(b.Context()))
-				b.StopTimer()
-				require.NoError(b, s.Close())
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 			})
 		}
 	}
 }
 
-// From the commit of an append to the commit of what a subscription makes of it.
+// BenchmarkCatchUp has a subscription that is behind by as many entries as there are
+// iterations, with a transaction for each or with chains of them in one.
+func BenchmarkCatchUp(b *testing.B) {
+	for _, d := range databases {
+		b.Run("db="+d.name, func(b *testing.B) {
+			race := measure.Race{Rate: "entries/s"}
+			for _, together := range []bool{false, true} {
+				race.Run(b, map[bool]string{false: "each", true: "together"}[together], func(b *testing.B) {
+					bed := d.bed(b)
+					require.NoError(b, bed.appendByLog(b.Context(), (b.N+15)/16, 16))
+					b.ResetTimer()
+					s := bed.subscribe(b, together)
+					require.NoError(b, s.CatchUp(b.Context()))
+					b.StopTimer()
+					require.NoError(b, s.Close())
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkWindow is from the commit of an append to the commit of what a subscription
+// makes of it.
 func BenchmarkWindow(b *testing.B) {
-	for name, d := range dialects {
-		b.Run(name, func(b *testing.B) {
-			bed := open(b, d)
-			s := bed.subscribe(b, nil)
-			var windows []time.Duration
+	for _, d := range databases {
+		b.Run("db="+d.name, func(b *testing.B) {
+			bed := d.bed(b)
+			s := bed.subscribe(b, false)
+			windows := make([]time.Duration, b.N)
 			for i := range b.N {
 				var at ordering.Position
 				require.NoError(b, bed.store.Write(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
-					a, err := bed.log.Append(ctx, tx, []*ordering.Event{{Type: "order-placed", Payload: []byte(body),
-						Positions: []ordering.Position{{Stream: lockkeys.Must("order", fmt.Sprint(i))}}}})
+					a, err := bed.log.Append(ctx, tx, placed(lockkeys.Must("order", fmt.Sprint(i)), 1))
 					if err == nil {
 						at = a.Entries[0].At
 					}
@@ -112,43 +92,76 @@ func BenchmarkWindow(b *testing.B) {
 				committed := time.Now()
 				bed.log.Notify()
 				require.NoError(b, s.Wait(b.Context(), at))
-				windows = append(windows, time.Since(committed))
+				windows[i] = time.Since(committed)
 			}
 			require.NoError(b, s.Close())
-			slices.Sort(windows)
-			b.ReportMetric(float64(windows[len(windows)/2].Microseconds()), "µs-p50")
-			b.ReportMetric(float64(windows[len(windows)*99/100].Microseconds()), "µs-p99")
+			b.ReportMetric(0, "ns/op") // it has the append too
+			b.ReportMetric(measure.Percentile(windows, 0.5), "ms-p50")
+			b.ReportMetric(measure.Percentile(windows, 0.99), "ms-p99")
 		})
 	}
 }
 
-// The state of a stream of so many events, with snapshots and without.
+// BenchmarkLoad loads the state of a stream of so many events, with snapshots and without.
 func BenchmarkLoad(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
-		for _, every := range []int{100, 1 << 30} {
-			b.Run(fmt.Sprintf("events=%d/snapshots=%v", n, every == 100), func(b *testing.B) {
-				bed := open(b, eventlog.SQLite)
-				stream := lockkeys.Must("order", "1")
-				a := eventlog.Aggregate[int]{Log: bed.log, Name: "count", Every: every,
-					Apply: func(n int, _ *ordering.Event) (int, error) { return n + 1, nil }}
-				state := eventlog.State[int]{Version: ordering.Position{Stream: stream}}
-				for i := 0; i < n; i += 50 {
-					events := make([]*ordering.Event, 50)
-					for j := range events {
-						events[j] = &ordering.Event{Type: "line-added", Payload: []byte(body), Positions: []ordering.Position{{Stream: stream}}}
+		b.Run(fmt.Sprint("events=", n), func(b *testing.B) {
+			var race measure.Race
+			for _, snapshots := range []struct {
+				name  string
+				every int
+			}{{"all", 1 << 30}, {"snapshots", 100}} {
+				race.Run(b, snapshots.name, func(b *testing.B) {
+					bed := onSQLite.bed(b)
+					stream := lockkeys.Must("order", "1")
+					a := eventlog.Aggregate[int]{Log: bed.log, Name: "count", Every: snapshots.every,
+						Apply: func(n int, _ *ordering.Event) (int, error) { return n + 1, nil }}
+					state := eventlog.State[int]{Version: ordering.Position{Stream: stream}}
+					for i := 0; i < n; i += 50 {
+						require.NoError(b, bed.store.Write(b.Context(), func(ctx context.Context, tx *sql.Tx) (err error) {
+							state, err = a.Append(ctx, tx, state, placed(stream, 50)...)
+							return err
+						}))
 					}
-					require.NoError(b, bed.store.Write(b.Context(), func(ctx context.Context, tx *sql.Tx) (err error) {
-						state, err = a.Append(ctx, tx, state, events...)
-						return err
-					}))
+					b.ResetTimer()
+					for range b.N {
+						loaded, err := a.Load(b.Context(), stream)
+						require.NoError(b, err)
+						require.Equal(b, n, loaded.Value)
+					}
+					b.StopTimer()
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkSize is the bytes on disk of an event, with all indexes.
+func BenchmarkSize(b *testing.B) {
+	for _, d := range databases {
+		b.Run("db="+d.name, func(b *testing.B) {
+			bed := d.bed(b)
+			size := func(tables ...string) (bytes float64) {
+				query := `SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name = $1)`
+				if d.dialect == eventlog.PostgreSQL {
+					query = `SELECT pg_total_relation_size($1::regclass)`
 				}
-				b.ResetTimer()
-				for range b.N {
-					loaded, err := a.Load(b.Context(), stream)
-					require.NoError(b, err)
-					require.Equal(b, n, loaded.Value)
+				for _, table := range tables {
+					var n float64
+					require.NoError(b, bed.store.DB().QueryRow(query, table).Scan(&n))
+					bytes += n
 				}
-			})
-		}
+				return bytes
+			}
+			appends := (b.N + 15) / 16
+			for _, a := range appenders {
+				require.NoError(b, a.add(bed, b.Context(), appends, 16))
+			}
+			total := float64(appends * 16)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(size("outbox_events", "outbox_positions", "outbox_streams", "eventlog_entries")/total, "B/event")
+			b.ReportMetric(size("events")/total, "B/event-by-hand")
+			b.ReportMetric(float64(len(body)), "B/payload")
+		})
 	}
 }

@@ -28,9 +28,9 @@ const (
 func BenchmarkViewed(b *testing.B) {
 	tabs := []string{"overview", "keys", "blocked", "hot", "parked"}
 	for _, pages := range []int{-1, 0, 1, 5} {
-		name := fmt.Sprint("pages=", pages)
+		name := fmt.Sprint("by=pages-", pages)
 		if pages < 0 {
-			name = "alone"
+			name = "by=alone"
 		}
 		b.Run(name, func(b *testing.B) {
 			all := make([]lockkeys.Key, keys)

@@ -19,7 +19,7 @@ func TestMeasure(t *testing.T) {
 
 func BenchmarkIsolation(b *testing.B) {
 	for _, mode := range Modes {
-		b.Run(string(mode), func(b *testing.B) {
+		b.Run("by="+string(mode), func(b *testing.B) {
 			r, err := Measure(b.Context(), mode, b.N)
 			require.NoError(b, err)
 			b.ReportMetric(0, "ns/op") // it has the opening of the database too

@@ -27,9 +27,7 @@ type rig struct {
 	started time.Time
 	elapsed time.Duration
 
-	mu struct {
-		sync.Mutex // also for what it guards in streams
-	}
+	mu sync.Mutex // also for what it guards in streams
 }
 
 // stream is what the producer and the measurement know of a stream.

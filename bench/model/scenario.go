@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"sort"
 	"time"
 
 	predict "github.com/interlock-go/interlock/ordering/model"
@@ -64,15 +65,7 @@ func newShares(streams int, skew float64) shares {
 
 func (s shares) draw(r *rand.Rand) int {
 	at := r.Float64() * s.upTo[len(s.upTo)-1]
-	low, high := 0, len(s.upTo)-1
-	for low < high {
-		if middle := (low + high) / 2; s.upTo[middle] > at {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	return low
+	return sort.Search(len(s.upTo)-1, func(i int) bool { return s.upTo[i] > at })
 }
 
 // state is where a channel is.

@@ -83,7 +83,7 @@ func TestContenders(t *testing.T) {
 // whose services are called in the process.
 func BenchmarkContenders(b *testing.B) {
 	for _, c := range contenders {
-		b.Run(c.name, func(b *testing.B) { measure(b, c.name, "local", "", 100) })
+		b.Run("by="+c.name, func(b *testing.B) { measure(b, c.name, "local", "", 100) })
 	}
 }
 
@@ -118,7 +118,7 @@ func everyTransport(b *testing.B, measure func(b *testing.B, transport, broker s
 			broker = node.URL()
 		}
 		for _, users := range []int{100, 250, 500} {
-			b.Run(fmt.Sprintf("%s/users=%d", transport, users), func(b *testing.B) { measure(b, transport, broker, users) })
+			b.Run(fmt.Sprintf("users=%d/by=%s", users, transport), func(b *testing.B) { measure(b, transport, broker, users) })
 		}
 	}
 }

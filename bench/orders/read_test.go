@@ -124,7 +124,7 @@ func TestQuestions(t *testing.T) {
 func BenchmarkReads(b *testing.B) {
 	questions(b, 5_000, func(name string, tables, models func(int) int) {
 		for by, answer := range map[string]func(int) int{"tables": tables, "models": models} {
-			b.Run(name+"/"+by, func(b *testing.B) {
+			b.Run("question="+name+"/by="+by, func(b *testing.B) {
 				for i := range b.N {
 					answer(i)
 				}

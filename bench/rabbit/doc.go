@@ -1,8 +1,10 @@
 // Package rabbit measures the cost of publishing and consuming with package
-// ordering/rabbitmq, compared with the plain client amqp091-go on the same broker in
-// the same run.
+// ordering/rabbitmq, beside the plain client amqp091-go on the same broker.
 //
-//	go test -bench . ./rabbit    for benchstat
-//	go run ./cmd/targets         beside all other targets
-//	go run ./cmd/report          into RESULTS.md
+//	go test -run '^$' -bench 'Publish$' -benchtime 30000x ./rabbit
+//	go test -run '^$' -bench Consume -benchtime 30000x ./rabbit
+//	go test -run '^$' -bench Publishers -benchtime 30000x ./rabbit
+//
+// Messages have 100 bytes and a number, the queues are quorum queues, and the broker shares
+// the processors.
 package rabbit

@@ -1,8 +1,8 @@
-// Package recovery measures how long a consumer with a fresh database takes to get all
-// events from a producer's outbox, if their order can only be found link by link: each
-// event waits for the one before, on a stream that no other event has. Both databases
-// are SQLite files.
+// Package recovery measures how a sequencer deals with what is missing: many gaps that
+// close at once, many streams that are parked and resumed, one more that is parked beside
+// many, and a fresh database that gets everything from an outbox.
 //
-//	go test -bench . ./recovery
-//	go run ./cmd/targets          beside all other targets
+//	go test -run '^$' -bench 'Gaps|Late' -benchtime 1x ./recovery
+//	go test -run '^$' -bench Park -benchtime 1000x ./recovery
+//	go test -run '^$' -bench Chain -benchtime 1x ./recovery
 package recovery

@@ -1,0 +1,56 @@
+// Package measure has what the benchmarks have in common.
+package measure
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Race compares contenders: each has a benchmark of its own, and is also reported in
+// times of the first one. Make a new one for each comparison.
+type Race struct {
+	// Rate is the unit of what is done per second, "events/s" for example. If it is set,
+	// it is reported too, and the ratio is how many times as fast the contender is.
+	// Otherwise the ratio is how many times as long it takes.
+	Rate string
+
+	first string
+	speed float64 // of the first, in operations per second
+}
+
+// Run measures a contender. What it does with the timer is its own affair.
+func (r *Race) Run(b *testing.B, name string, contender func(b *testing.B)) {
+	b.Run("by="+name, func(b *testing.B) {
+		b.ReportAllocs()
+		contender(b)
+		speed := float64(b.N) / b.Elapsed().Seconds()
+		if r.first == "" || r.first == name { // it is called again with a larger N
+			r.first, r.speed = name, speed
+		}
+		ratio := r.speed / speed
+		if r.Rate != "" {
+			ratio = speed / r.speed
+			b.ReportMetric(speed, r.Rate)
+		}
+		b.ReportMetric(ratio, "×"+r.first)
+	})
+}
+
+// Heap returns the memory that is reachable, in MB. What a sync.Pool keeps is let go by
+// the second collection.
+func Heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
+// Percentile returns the part-th of times, 0.5 for the median, in milliseconds. It sorts
+// them.
+func Percentile(times []time.Duration, part float64) float64 {
+	slices.Sort(times)
+	return float64(times[min(len(times)-1, int(part*float64(len(times))))].Microseconds()) / 1000
+}

@@ -52,7 +52,7 @@ func BenchmarkDispatch(b *testing.B) {
 				race.Run(b, contender.name, func(b *testing.B) {
 					var done sync.WaitGroup
 					submit, stop := contender.start(c.workers, func(m *message) {
-						spin(m.n, c.spins)
+						m.spun = spin(m.n, c.spins)
 						done.Done()
 					})
 					defer stop()
@@ -70,8 +70,6 @@ func BenchmarkDispatch(b *testing.B) {
 }
 
 // spin keeps a processor busy.
-//
-//go:noinline
 func spin(x, rounds int) int {
 	for range rounds {
 		x ^= x << 13

@@ -20,6 +20,8 @@ type message struct {
 
 	// When the handler ran, since the start of the run, if the handler notes it.
 	start, end time.Duration
+
+	spun int // what a handler that computes has found
 }
 
 // workload draws the resources of messages. None has distinct keys only: such a run

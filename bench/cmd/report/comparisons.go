@@ -36,6 +36,7 @@ var comparisons = []comparison{
 	{title: "The state of a stream", pkg: "./eventlog", bench: "Load", benchtime: "20x", plotted: "ns/op"},
 	{title: "Bytes of an event", pkg: "./eventlog", bench: "Size", benchtime: "20000x"},
 	{title: "Messages while pages of the inspector are open", pkg: "./inspect", bench: "Viewed", benchtime: "2000000x", plotted: "messages/s"},
+	{title: "What it costs to measure a dispatcher", pkg: "./telemetry", bench: "Measured", benchtime: "300000x"},
 	{title: "What sagas see of each other", pkg: "./isolation", bench: "Isolation", benchtime: "5000x", once: true},
 	{title: "A shop, made in four ways", pkg: "./orders", bench: "Contenders", benchtime: "500x", plotted: "orders/s"},
 	{title: "Calls of its services", pkg: "./orders", bench: "Calls", benchtime: "3000x", plotted: "calls/s", once: true},

@@ -97,11 +97,13 @@ func (s *Sequencer[T]) validate(e *Event) error {
 	if e == nil {
 		return ErrNilEvent
 	}
-	validate := e.Validate
 	if e.IsCommand() {
-		validate = e.validateTexts
+		return e.validateTexts()
 	}
-	return validate()
+	if len(e.Positions) == 0 {
+		return &EventError{Reason: fmt.Errorf("%w, or, for a command, an ID", ErrNoPosition)}
+	}
+	return e.Validate()
 }
 
 // checkSize returns an error for an event that is too large for the dispatcher.

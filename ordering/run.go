@@ -18,8 +18,16 @@ var errHalted = errors.New("ordering: the sequencer stops")
 
 // decode decodes an event. A panic of Decode is the error.
 func (s *Sequencer[T]) decode(e *Event) (value T, err error) {
+	defer nameError(&err, "Decode", e)
 	defer contain.Recover(&err)
 	return s.cfg.Decode(e)
+}
+
+// nameError makes an error of a function of the configuration say so, and for which event.
+func nameError(err *error, function string, e *Event) {
+	if *err != nil {
+		*err = fmt.Errorf("ordering: %s of event %.80q: %w", function, e.Name(), *err)
+	}
 }
 
 // keys derives a job's lock keys. If that fails, the event gets none, and fails
@@ -40,6 +48,7 @@ func (s *Sequencer[T]) keys(j Job[T], claim *lockkeys.Claim) error {
 }
 
 func (s *Sequencer[T]) deriveKeys(j Job[T], claim *lockkeys.Claim) (err error) {
+	defer nameError(&err, "Keys", j.Event)
 	defer contain.Recover(&err)
 	return s.cfg.Keys(j, claim)
 }

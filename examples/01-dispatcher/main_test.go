@@ -2,12 +2,15 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/internal/exampletest"
 )
+
+func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 // The quick start in the README is this program, and prints what it says.
 func TestQuickStartIsInTheReadme(t *testing.T) {
@@ -19,8 +22,7 @@ func TestQuickStartIsInTheReadme(t *testing.T) {
 	require.True(t, ok)
 	require.Contains(t, string(readme), "```go\npackage main\n"+program+"```", "README.md shows main.go as it is")
 
-	out, err := exec.CommandContext(t.Context(), "go", "run", ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Equal(t, "<nil> <nil> 249500 250000\n", string(out))
-	require.Contains(t, string(readme), strings.TrimSpace(string(out)))
+	out := exampletest.Run(t)
+	require.Equal(t, "<nil> <nil> 249500 250000\n", out)
+	require.Contains(t, string(readme), strings.TrimSpace(out))
 }

@@ -1,4 +1,11 @@
-// Command quickstart is the quick start of the README.
+// Keys and a dispatcher: deposits to two accounts run side by side, those to one account
+// one after the other, in order. Their handler is plain code, without a lock.
+//
+// This is also the quick start of the README.
+//
+//	go run ./examples/01-dispatcher
+//
+// Next: 02-transfer, with several keys for a message.
 package main
 
 import (

@@ -41,7 +41,7 @@ func TestEachEventIsAppliedOnceAndInOrder(t *testing.T) {
 	for _, n := range []uint64{2, 1, 2, 1} {
 		send(payment(n))
 	}
-	consumer.After("received account/7=2 of ")
+	consumer.Until(func(out string) bool { return strings.Contains(out, "received account/7=2") })
 	consumer.Kill()
 
 	consumer = start()

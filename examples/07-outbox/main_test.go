@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,7 +24,7 @@ func TestEveryCommittedPaymentIsSent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bank.db")
 	start := func() *exampletest.Program { return exampletest.Start(t, "-amqp", node.URL(), "-db", path) }
 	program := start()
-	program.After("10 payments ")
+	program.Until(func(out string) bool { return strings.Contains(out, "10 payments") })
 	program.Kill()
 
 	channel, err := node.Dial(t).Channel()

@@ -1,17 +1,14 @@
-// A saga: an order reserves a piece of its product, and is then paid elsewhere, where no
-// transaction reaches. If the payment is refused, the reservation is undone. The order keeps
-// its product meanwhile, so nobody sees it half done, also if the process is killed and
-// started again: then it goes on where it was.
+// A saga: an order reserves its product, and is paid elsewhere. If the payment is refused, the
+// reservation is undone. Nobody sees it half done; after a crash it goes on where it was.
 //
 //	go run ./examples/09-saga
 //
-// Next: 10-inspector; and examples/orders for a whole shop of services.
+// Next: 10-inspector; and examples/orders for a whole shop.
 package main
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,17 +19,10 @@ import (
 	"github.com/interlock-go/interlock/replay/saga"
 )
 
-// order is the state of a saga, which is kept as JSON.
-type order struct {
-	Product string
-	Card    string
-	Payment string // once it is paid
-}
+type order struct{ Product, Card string } // the state of a saga, kept as JSON
 
-// checkout says what belongs to an order, and how each step is undone.
 var checkout = saga.Definition[order]{
-	Name: "checkout", Version: 1,
-	Kept: []lockkeys.Key{lockkeys.Must("product")}, // what Keep keeps is below this
+	Name: "checkout", Version: 1, Kept: []lockkeys.Key{lockkeys.Must("product")}, // what Keep takes is below that
 	Keep: func(o *order, claim *lockkeys.Claim) error {
 		key, err := lockkeys.New("product", o.Product)
 		claim.Exclusive(key)
@@ -40,7 +30,7 @@ var checkout = saga.Definition[order]{
 	},
 	Steps: []saga.Step[order]{
 		{Name: "reserve", DoTx: change(-1), UndoTx: change(+1)}, // in the transaction that records it
-		{Name: "pay", Pivot: true, Do: pay},                     // the intent is recorded before it
+		{Name: "pay", Do: pay, Pivot: true},                     // the intent is recorded before; no way back after
 	},
 }
 
@@ -51,22 +41,39 @@ func change(by int) func(context.Context, *sql.Tx, saga.Call, *order) error {
 	}
 }
 
-// pay may be called again, with the same call.Key, by which the bank knows it.
 func pay(_ context.Context, call saga.Call, o *order) error {
 	if o.Card == "" {
-		return dispatcher.Permanent(errors.New("no card")) // refused for good: undo what was done
+		return dispatcher.Permanent(fmt.Errorf("no card for %s", call.Key())) // any other error: try again
 	}
-	o.Payment = "payment of " + call.Key()
-	return nil
+	return nil // the call to the bank: by call.Key it knows a payment that is asked for again
 }
 
 func main() {
-	path, ctx := flag.String("db", "shop.db", "database file"), context.Background()
+	ctx, path := context.Background(), flag.String("db", "shop.db", "database file")
 	flag.Parse()
 	store, err := sqlite.Open(ctx, *path)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	...
+	if err := store.Migrate(ctx, "shop", []string{`CREATE TABLE stock (product TEXT, pieces INT); INSERT INTO stock VALUES ('chair', 10)`}); err != nil {
+		log.Fatal(err)
+	}
+	sagas, err := saga.New(ctx, saga.Config{Store: store}, saga.Register(checkout))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sagas.Close()
+	for id, card := range map[string]string{"order-1": "4000", "order-2": ""} {
+		if err := store.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return sagas.Start(ctx, tx, id, order{"chair", card}) // does nothing if there is a saga of this ID
+		}); err != nil {
+			log.Fatal(err)
+		}
+		status, err := sagas.Await(ctx, id)
+		fmt.Println(id, status, err)
+	}
+	var pieces int
+	err = store.DB().QueryRow(`SELECT pieces FROM stock`).Scan(&pieces)
+	fmt.Println("chairs left:", pieces, err)
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,8 +36,9 @@ type Program struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	ended chan struct{}
-	err   error // of its end, once ended is closed
-	out   output
+	err   error  // of its end, once ended is closed
+	out   output // standard output
+	log   output // standard error
 }
 
 // Start starts the example with these arguments. It is killed if it still runs at the
@@ -48,7 +48,7 @@ func Start(t testing.TB, args ...string) *Program {
 	ctx, kill := context.WithTimeout(context.Background(), limit)
 	p := &Program{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env+"=1")
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.log
 	if err := p.cmd.Start(); err != nil {
 		kill()
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func Start(t testing.TB, args ...string) *Program {
 	return p
 }
 
-// Run starts the example, and returns what it has written when it has ended by itself.
+// Run starts the example, and returns its standard output when it has ended by itself.
 func Run(t testing.TB, args ...string) string {
 	t.Helper()
 	return Start(t, args...).Wait()
@@ -83,34 +83,22 @@ func (p *Program) Kill() {
 	<-p.ended
 }
 
-// Wait waits until the program has ended, without an error, and returns what it has
-// written.
+// Wait waits until the program has ended, without an error, and returns its standard
+// output.
 func (p *Program) Wait() string {
 	p.t.Helper()
 	<-p.ended
-	require.NoError(p.t, p.err, "%s", p.out.String())
+	require.NoError(p.t, p.err, "%s%s", p.out.String(), p.log.String())
 	return p.out.String()
 }
 
-// After waits for a text in the output, and returns the word that follows it.
-func (p *Program) After(text string) (word string) {
-	p.t.Helper()
-	p.Until(func(out string) bool {
-		_, rest, found := strings.Cut(out, text)
-		word, _, _ = strings.Cut(rest, "\n")
-		return found && strings.Contains(rest, "\n")
-	})
-	word, _, _ = strings.Cut(word, " ")
-	return word
-}
-
-// Until waits until what the program has written is as wanted.
+// Until waits until the standard output is as wanted.
 func (p *Program) Until(wanted func(out string) bool) {
 	p.t.Helper()
 	for !wanted(p.out.String()) {
 		select {
 		case <-p.ended:
-			require.True(p.t, wanted(p.out.String()), "the example has ended (%v): %s", p.err, p.out.String())
+			require.True(p.t, wanted(p.out.String()), "the example has ended (%v): %s%s", p.err, p.out.String(), p.log.String())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

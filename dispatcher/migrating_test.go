@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
-	"os"
-	"regexp"
 	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/snippets"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -111,15 +109,7 @@ func creditCheck(client string, claim *lockkeys.Claim) {
 }
 
 func TestMigrating(t *testing.T) {
-	text, err := os.ReadFile("MIGRATING.md")
-	require.NoError(t, err)
-	source, err := os.ReadFile("migrating_test.go")
-	require.NoError(t, err)
-	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, pieces)
-	for _, p := range pieces {
-		assert.Contains(t, string(source), strings.TrimRight(p[1], "\n"), "a piece of code that is not compiled")
-	}
+	snippets.In(t, "MIGRATING.md", "migrating_test.go")
 
 	payments := make([]payment, 1000)
 	for i := range payments {

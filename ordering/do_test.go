@@ -154,7 +154,9 @@ func TestCommandsAndEventsShareTheirLocks(t *testing.T) {
 
 func TestBadCommands(t *testing.T) {
 	story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
-		require.ErrorIs(t, r.seq.Offer(t.Context(), &Event{}, nil), ErrNoPosition)
+		err := r.seq.Offer(t.Context(), &Event{}, nil)
+		require.ErrorIs(t, err, ErrNoPosition)
+		require.ErrorContains(t, err, "or, for a command, an ID")
 		require.ErrorIs(t, r.seq.Offer(t.Context(), command(string(make([]byte, MaxID+1)), ""), nil), ErrLongID)
 		require.ErrorIs(t, r.seq.Offer(t.Context(), command("\xff", ""), nil), ErrText)
 	})
@@ -369,4 +371,19 @@ func TestAStoreThatLostCommits(t *testing.T) {
 		assert.Equal(t, []string{"a11", "a12", "a13", "a14", "a15", "a16", "a17"}, r.ran())
 		r.stop()
 	})
+}
+
+// TestWhoFailedIsNamed: an error of Decode or Keys says so, and of which event.
+func TestWhoFailedIsNamed(t *testing.T) {
+	failed := errors.New("no amount")
+	for name, cfg := range map[string]Config[*Event]{
+		"Decode": {Decode: func(*Event) (*Event, error) { return nil, failed }},
+		"Keys":   {Keys: func(Job[*Event], *lockkeys.Claim) error { return failed }},
+	} {
+		story(t, cfg, func(t *testing.T, r *rig) {
+			_, err := r.seq.Do(t.Context(), command("k1", ""))
+			require.ErrorIs(t, err, failed)
+			require.EqualError(t, err, "ordering: "+name+` of event "k1": no amount`)
+		})
+	}
 }

@@ -72,7 +72,7 @@ func main() {
 		}
 	}
 	var transfers, total int
-	if err := seq.Drain(ctx); err == nil {
+	if err = seq.Drain(ctx); err == nil {
 		err = store.DB().QueryRow(`SELECT sum(transfers) / 2, sum(balance) FROM accounts`).Scan(&transfers, &total)
 	}
 	fmt.Println(transfers, "transfers; all accounts together have", total, err)

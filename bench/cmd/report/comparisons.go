@@ -21,7 +21,7 @@ var comparisons = []comparison{
 	{title: "The sequencer beside its dispatcher", pkg: "./durable", bench: "Sequencer", benchtime: "300000x", plotted: "ns/op"},
 	{title: "Memory after many streams", pkg: "./durable", bench: "Streams", benchtime: "1000000x", once: true},
 	{title: "Exactly once on SQLite", pkg: "./durable", bench: "SQLite", benchtime: "10000x", plotted: "msg/s"},
-	{title: "Exactly once on PostgreSQL", pkg: "./durable", bench: "PostgreSQL", benchtime: "1000x", plotted: "×one-by-one"},
+	{title: "Exactly once on PostgreSQL", pkg: "./durable", bench: "PostgreSQL", benchtime: "400x", plotted: "×one-by-one"},
 	{title: "Publishing to RabbitMQ", pkg: "./rabbit", bench: "Publish", benchtime: "30000x", plotted: "msg/s"},
 	{title: "Many publishers that wait", pkg: "./rabbit", bench: "Publishers", benchtime: "30000x", plotted: "msg/s"},
 	{title: "Consuming from RabbitMQ", pkg: "./rabbit", bench: "Consume", benchtime: "30000x", plotted: "msg/s"},

@@ -5,5 +5,5 @@
 // and the usual countermeasure, a flag in the row by which others wait for the saga that
 // has set it.
 //
-//	go test -bench . ./isolation -benchtime 100000x
+//	go test -run '^$' -bench . -benchtime 100000x ./isolation
 package isolation

@@ -3,7 +3,6 @@ package orders
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/bench/internal/measure"
 	"github.com/interlock-go/interlock/examples/orders/parts"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 )
@@ -22,7 +22,7 @@ func (b *bed) run(t testing.TB, users, n int) (took []time.Duration, failed int)
 }
 
 // run has users do something n times in all, each the next one when the last is done. It
-// returns how long each took, sorted, and the number of those that failed.
+// returns how long each took, and the number of those that failed.
 func run(t testing.TB, users, n int, do func(i int) error) (took []time.Duration, failed int) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -45,7 +45,6 @@ func run(t testing.TB, users, n int, do func(i int) error) (took []time.Duration
 	if errs != nil {
 		t.Logf("%.500v", errs)
 	}
-	slices.Sort(took)
 	return took, failed
 }
 
@@ -54,9 +53,7 @@ func TestContenders(t *testing.T) {
 	const n = 16
 	for _, c := range contenders {
 		t.Run(c.name, func(t *testing.T) {
-			b, err := open(t.Context(), c.name, "local", "")
-			require.NoError(t, err)
-			defer func() { require.NoError(t, b.remove()) }()
+			b := open(t, c.name, "local", "")
 			took, failed := b.run(t, 4, n)
 			require.Len(t, took, n)
 			require.Zero(t, failed)
@@ -69,9 +66,8 @@ func TestContenders(t *testing.T) {
 				require.NoError(t, err)
 				require.EqualValues(t, n*(3990+2*250), sum)
 			}
-			require.NoError(t, b.end())
-			own, all, event, err := b.bytes(t.Context())
-			require.NoError(t, err)
+			b.end(t)
+			own, all, event := b.bytes(t)
 			require.Positive(t, own)
 			require.Greater(t, all, own)
 			require.Equal(t, c.name == "saga+log", event > 0)
@@ -83,7 +79,7 @@ func TestContenders(t *testing.T) {
 // whose services are called in the process.
 func BenchmarkContenders(b *testing.B) {
 	for _, c := range contenders {
-		b.Run("by="+c.name, func(b *testing.B) { measure(b, c.name, "local", "", 100) })
+		b.Run("by="+c.name, func(b *testing.B) { placed(b, c.name, "local", "", 100) })
 	}
 }
 
@@ -91,7 +87,7 @@ func BenchmarkContenders(b *testing.B) {
 // services are called in different ways.
 func BenchmarkTransports(b *testing.B) {
 	everyTransport(b, func(b *testing.B, transport, broker string, users int) {
-		measure(b, "saga+log", transport, broker, users)
+		placed(b, "saga+log", transport, broker, users)
 	})
 }
 
@@ -99,9 +95,8 @@ func BenchmarkTransports(b *testing.B) {
 // transport.
 func BenchmarkCalls(b *testing.B) {
 	everyTransport(b, func(b *testing.B, transport, broker string, users int) {
-		bed, err := open(b.Context(), "transaction", transport, broker)
-		require.NoError(b, err)
-		defer func() { require.NoError(b, bed.end()); require.NoError(b, bed.remove()) }()
+		bed := open(b, "transaction", transport, broker)
+		defer bed.end(b)
 		ask := func(int) error {
 			return bed.services.Callers.Payment.Call(b.Context(), "status", "1/status/do", parts.PaymentRequest{Order: "1"}, &parts.PaymentAnswer{})
 		}
@@ -110,7 +105,7 @@ func BenchmarkCalls(b *testing.B) {
 	})
 }
 
-func everyTransport(b *testing.B, measure func(b *testing.B, transport, broker string, users int)) {
+func everyTransport(b *testing.B, each func(b *testing.B, transport, broker string, users int)) {
 	node := rabbittest.Start(b)
 	for _, transport := range []string{"http", "grpc", "amqp"} {
 		broker := ""
@@ -118,23 +113,21 @@ func everyTransport(b *testing.B, measure func(b *testing.B, transport, broker s
 			broker = node.URL()
 		}
 		for _, users := range []int{100, 250, 500} {
-			b.Run(fmt.Sprintf("users=%d/by=%s", users, transport), func(b *testing.B) { measure(b, transport, broker, users) })
+			b.Run(fmt.Sprintf("users=%d/by=%s", users, transport), func(b *testing.B) { each(b, transport, broker, users) })
 		}
 	}
 }
 
-func measure(b *testing.B, name, transport, broker string, users int) {
-	bed, err := open(b.Context(), name, transport, broker)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, bed.remove()) }()
+// placed has users place b.N orders.
+func placed(b *testing.B, name, transport, broker string, users int) {
+	bed := open(b, name, transport, broker)
 	report(b, "orders/s", func() ([]time.Duration, int) {
 		took, failed := bed.run(b, users, b.N)
 		require.NoError(b, bed.drain(b.Context()))
 		return took, failed
 	})
-	require.NoError(b, bed.end())
-	own, all, event, err := bed.bytes(b.Context())
-	require.NoError(b, err)
+	bed.end(b)
+	own, all, event := bed.bytes(b)
 	b.ReportMetric(own/float64(b.N), "B/order")
 	b.ReportMetric(all/float64(b.N), "B/order-all")
 	if event > 0 {
@@ -151,14 +144,11 @@ func report(b *testing.B, rate string, do func() (took []time.Duration, failed i
 	b.StopTimer()
 	busy = processor(b) - busy
 	n := float64(b.N)
-	at := func(share float64) float64 {
-		return float64(took[min(len(took)-1, int(share*float64(len(took))))].Microseconds()) / 1000
-	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(n/b.Elapsed().Seconds(), rate)
-	b.ReportMetric(at(0.5), "ms-p50")
-	b.ReportMetric(at(0.95), "ms-p95")
-	b.ReportMetric(at(0.99), "ms-p99")
+	b.ReportMetric(measure.Percentile(took, 0.5), "ms-p50")
+	b.ReportMetric(measure.Percentile(took, 0.95), "ms-p95")
+	b.ReportMetric(measure.Percentile(took, 0.99), "ms-p99")
 	b.ReportMetric(float64(busy.Microseconds())/1000/n, "cpu-ms")
 	b.ReportMetric(100*float64(failed)/n, "%failed")
 }

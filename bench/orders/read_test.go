@@ -63,9 +63,8 @@ func models(t testing.TB, n int) *parts.Views {
 
 // crud returns the tables of the shop that calls its services, with n completed orders.
 func crud(t testing.TB, n int) *sql.DB {
-	b, err := open(t.Context(), "calls", "local", "")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.end()); require.NoError(t, b.remove()) })
+	b := open(t, "calls", "local", "")
+	t.Cleanup(func() { b.end(t) })
 	_, failed := b.run(t, 100, n)
 	require.Zero(t, failed)
 	return b.contender.(*calls).store.DB()

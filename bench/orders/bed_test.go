@@ -3,12 +3,14 @@ package orders
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/orders/parts"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -56,75 +58,52 @@ type bed struct {
 }
 
 // open opens a contender in a folder of its own. There is enough of every product.
-func open(ctx context.Context, name, transport, broker string) (_ *bed, err error) {
-	b := &bed{}
-	if b.dir, err = os.MkdirTemp("", "orders"); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.end(), b.remove())
-		}
-	}()
-	if b.services, err = parts.OpenServices(ctx, parts.Options{Dir: b.dir, Transport: transport, Broker: broker}); err != nil {
-		return nil, err
-	}
+func open(t testing.TB, name, transport, broker string) *bed {
+	b := &bed{dir: t.TempDir()}
+	var err error
+	b.services, err = parts.OpenServices(t.Context(), parts.Options{Dir: b.dir, Transport: transport, Broker: broker})
+	require.NoError(t, err)
 	for n := range products {
-		if err := b.services.Inventory.Stock(ctx, product(n), 1_000_000); err != nil {
-			return nil, err
-		}
+		require.NoError(t, b.services.Inventory.Stock(t.Context(), product(n), 1_000_000))
 	}
 	for _, c := range contenders {
 		if c.name == name {
-			b.contender, err = c.open(ctx, b.dir, b.services)
-			return b, err
+			b.contender, err = c.open(t.Context(), b.dir, b.services)
+			require.NoError(t, err)
 		}
 	}
-	return nil, fmt.Errorf("there is no contender %q", name)
+	return b
 }
 
 // end closes all, so that the databases can be measured.
-func (b *bed) end() (err error) {
-	if b.contender != nil {
-		err = b.close()
-	}
-	if b.services != nil {
-		err = errors.Join(err, b.services.Close())
-	}
-	return err
+func (b *bed) end(t testing.TB) {
+	require.NoError(t, b.close())
+	require.NoError(t, b.services.Close())
 }
-
-func (b *bed) remove() error { return os.RemoveAll(b.dir) }
 
 // bytes returns the size of the databases after [bed.end]: of the shop's own, of all, and
 // of an event in its log, 0 if it has none.
-func (b *bed) bytes(ctx context.Context) (own, all, event float64, err error) {
+func (b *bed) bytes(t testing.TB) (own, all, event float64) {
 	files, err := filepath.Glob(filepath.Join(b.dir, "*.db"))
-	if err != nil {
-		return 0, 0, 0, err
-	}
+	require.NoError(t, err)
 	for _, file := range files {
 		info, err := os.Stat(file)
-		if err != nil {
-			return 0, 0, 0, err
-		}
+		require.NoError(t, err)
 		all += float64(info.Size())
 		if filepath.Base(file) == shopDB {
 			own = float64(info.Size())
 		}
 	}
 	db, err := sql.Open("sqlite", filepath.Join(b.dir, shopDB))
-	if err != nil {
-		return 0, 0, 0, err
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	var tables int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'eventlog_entries'`).Scan(&tables); err != nil || tables == 0 {
-		return own, all, 0, err
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema WHERE name = 'eventlog_entries'`).Scan(&tables))
+	if tables > 0 {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT sum(pgsize) / (SELECT count(*) + 0.0 FROM eventlog_entries) FROM dbstat WHERE name IN
+			(SELECT name FROM sqlite_schema WHERE tbl_name LIKE 'outbox%' OR tbl_name LIKE 'eventlog%')`).Scan(&event))
 	}
-	err = db.QueryRowContext(ctx, `SELECT sum(pgsize) / (SELECT count(*) + 0.0 FROM eventlog_entries) FROM dbstat WHERE name IN
-		(SELECT name FROM sqlite_schema WHERE tbl_name LIKE 'outbox%' OR tbl_name LIKE 'eventlog%')`).Scan(&event)
-	return own, all, event, err
+	return own, all, event
 }
 
 // shopDB is the file of a contender's own database.

@@ -122,7 +122,8 @@ func begin(t *testing.T, args ...string) *worker {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &worker{cancel: cancel, code: make(chan int, 1)}
-	go func() { w.code <- run(ctx, args, strings.NewReader(""), &w.stdout, &w.stderr) }()
+	set := checked(t)
+	go func() { w.code <- run(ctx, args, strings.NewReader(""), &w.stdout, &w.stderr, set) }()
 	t.Cleanup(cancel)
 	return w
 }

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/interlocktest"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/feed"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
@@ -64,6 +65,12 @@ type result struct {
 	stdout, stderr string
 }
 
+// checked fails the test if a message reads or writes what it has not declared.
+func checked(t *testing.T) func(*options) {
+	touched := interlocktest.Touched(t)
+	return func(o *options) { o.touched = touched }
+}
+
 // ledger runs the program.
 func ledger(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
@@ -71,7 +78,7 @@ func ledger(t *testing.T, stdin string, args ...string) result {
 	if slices.Contains(args, "-in") && !slices.Contains(args, "-compare") {
 		args = append(slices.Clip(args), "-compare", "0") // which runs all twice more
 	}
-	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
+	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr, checked(t))
 	return result{code, stdout.String(), stderr.String()}
 }
 

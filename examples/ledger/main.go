@@ -42,8 +42,9 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program, with all that it reads and writes given to it.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// run is the program, with all that it reads and writes given to it. Tests may set
+// options that have no flag.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, set ...func(*options)) int {
 	o, err := parseOptions(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -51,6 +52,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err != nil:
 		fmt.Fprintln(stderr, "ledger:", redacted(err.Error()))
 		return exitUsage
+	}
+	for _, f := range set {
+		f(o)
 	}
 	good, err := o.act(ctx, stdin, stdout, stderr)
 	switch {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,6 +48,8 @@ type options struct {
 	rejects  string
 
 	started time.Time // when the program was
+
+	touched func(ctx context.Context, a dispatcher.Access) // in tests: see service.Config
 }
 
 // What -generate takes.

@@ -207,6 +207,7 @@ func (t *term) again(ctx context.Context, records []audit.Record, workers int) (
 	service, err := service.Start(ctx, service.Config{
 		Store: scratch, Workers: workers, Policy: t.options.policy, Latency: t.options.latency, Audit: seen,
 		MaxPending: max(64, 2*workers), // so that the time is that of running, not of queueing
+		Touched:    t.options.touched,
 	})
 	if err != nil {
 		return nil, err

@@ -35,8 +35,9 @@ func serve(t *testing.T, args ...string) *serving {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &serving{cancel: cancel, code: make(chan int, 1)}
 	read, stderr := io.Pipe()
+	set := checked(t)
 	go func() {
-		code := run(ctx, append(args, "-listen", "127.0.0.1:0"), strings.NewReader(""), &s.stdout, stderr)
+		code := run(ctx, append(args, "-listen", "127.0.0.1:0"), strings.NewReader(""), &s.stdout, stderr, set)
 		stderr.Close()
 		s.code <- code
 	}()

@@ -79,6 +79,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 		Audit: t.audit, OnEnd: onEnd, OnRefused: t.rejects.refused,
 		OnFirst: func(at time.Time, before int) { t.goesOn(stderr, at, before) },
 		Logger:  o.serviceLogger(stderr), Record: o.listen != "",
+		Touched: o.touched,
 	}
 	if in.source != nil {
 		cfg.OnBefore = t.earlier.before

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/shopspring/decimal"
+
+	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // State is what has become of an account.
@@ -68,6 +71,17 @@ func Begin(ctx context.Context, store Reader) *Tx {
 	}, states: map[Account]State{}, amounts: map[Holding]decimal.Decimal{}}
 }
 
+// touch says what the message reads (Shared) or writes (Exclusive): an account with all
+// below it. In production that does nothing; in tests it finds what is not declared by
+// [Message.Claim].
+func (tx *Tx) touch(subtree Account, mode lockkeys.Mode) error {
+	key, err := subtree.Key()
+	if err == nil {
+		dispatcher.Touch(tx.ctx, key, mode)
+	}
+	return err
+}
+
 // Changes returns what was changed so far.
 func (tx *Tx) Changes() *Changes { return &tx.changes }
 
@@ -90,6 +104,9 @@ func (tx *Tx) readStates(accounts []Account) error {
 	if len(missing) == 0 {
 		return nil
 	}
+	for _, a := range missing {
+		tx.touchState(a, lockkeys.Shared)
+	}
 	states, err := tx.store.States(tx.ctx, missing)
 	if err != nil {
 		return err
@@ -104,6 +121,11 @@ func (tx *Tx) readAmounts(holdings []Holding) error {
 	missing := unknown(holdings, tx.amounts)
 	if len(missing) == 0 {
 		return nil
+	}
+	for _, h := range missing {
+		if err := tx.touch(h.Account, lockkeys.Shared); err != nil {
+			return err
+		}
 	}
 	amounts, err := tx.store.Amounts(tx.ctx, missing)
 	if err != nil {
@@ -145,9 +167,23 @@ func (tx *Tx) state(a Account) (state State, err error) {
 	return state, nil
 }
 
-func (tx *Tx) setState(a Account, s State) { tx.changes.States[a] = s }
+func (tx *Tx) setState(a Account, s State) {
+	tx.touchState(a, lockkeys.Exclusive)
+	tx.changes.States[a] = s
+}
 
-func (tx *Tx) exists(subtree Account) (bool, error) { return tx.store.Exists(tx.ctx, subtree) }
+// touchState is touch for the state of an account, which has no key: who reads it holds
+// the account or one below it, and who writes it the account.
+func (tx *Tx) touchState(a Account, mode lockkeys.Mode) {
+	dispatcher.TouchData(tx.ctx, string(a), mode)
+}
+
+func (tx *Tx) exists(subtree Account) (bool, error) {
+	if err := tx.touch(subtree, lockkeys.Shared); err != nil {
+		return false, err
+	}
+	return tx.store.Exists(tx.ctx, subtree)
+}
 
 func (tx *Tx) balance(h Holding) (decimal.Decimal, error) {
 	if amount, changed := tx.changes.Balances[h]; changed {
@@ -160,6 +196,9 @@ func (tx *Tx) balance(h Holding) (decimal.Decimal, error) {
 }
 
 func (tx *Tx) add(p Posting) error {
+	if err := tx.touch(p.Account, lockkeys.Exclusive); err != nil {
+		return err
+	}
 	had, err := tx.balance(p.holding())
 	if err != nil {
 		return err
@@ -171,6 +210,9 @@ func (tx *Tx) add(p Posting) error {
 
 // balances lists the own balances of an account and of all below it.
 func (tx *Tx) balances(subtree Account) ([]Posting, error) {
+	if err := tx.touch(subtree, lockkeys.Shared); err != nil {
+		return nil, err
+	}
 	list, err := tx.store.Balances(tx.ctx, subtree)
 	if err != nil {
 		return nil, err

@@ -77,6 +77,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Record says that what happened to the last messages is kept, for a page.
 	Record bool
+	// Touched is for tests: it is told of all that messages read and write, see
+	// [dispatcher.Touch].
+	Touched func(ctx context.Context, a dispatcher.Access)
 }
 
 // Service runs messages on the book.
@@ -138,6 +141,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 			Policy:     cfg.Policy,
 			MaxPending: cmp.Or(cfg.MaxPending, defaultMaxPending),
 			Observer:   s.watch,
+			Touched:    cfg.Touched,
 			Name:       nameOf,
 			Logger:     cfg.Logger,
 		},

@@ -1,22 +1,29 @@
 package main
 
 import (
+	"bytes"
 	"image/color"
+	"os"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/palette/brewer"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // The sizes of a picture.
 const (
-	width  = 18 * vg.Centimeter
-	bar    = 3 * vg.Millimeter
-	margin = 3 * vg.Centimeter // for title, axis and legend
+	width      = 18 * vg.Centimeter
+	bar        = 3 * vg.Millimeter
+	axis       = 1.8 * vg.Centimeter
+	legendLine = 5 * vg.Millimeter
+	edge       = 3 * vg.Millimeter
 )
 
 // contenderIs is the parameter that tells contenders apart: each has a colour.
@@ -46,13 +53,13 @@ func (t *table) plot(title, unit, file string) error {
 		values[slices.Index(contenders, contender)][at], _ = r.median(unit)
 	}
 
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	p := plot.New()
-	p.Title.Text = title
 	p.X.Label.Text = described(unit)
-	p.X.Min = 0
-	p.BackgroundColor = color.White // readable on a dark page, too
-	p.Legend.Top = true
-	p.Legend.YOffs = vg.Length(len(contenders)) * bar // in the room that is made for it below
+	p.Add(lines())
+	legend := plot.NewLegend()
+	legend.Top, legend.Left, legend.Padding = true, true, vg.Millimeter
+	legend.TextStyle.Font.Size = 10
 	colors, err := brewer.GetPalette(brewer.TypeQualitative, "Paired", max(3, len(contenders)))
 	if err != nil {
 		return err
@@ -64,16 +71,63 @@ func (t *table) plot(title, unit, file string) error {
 		}
 		bars.Horizontal, bars.Color, bars.LineStyle.Width = true, colors.Colors()[i], 0
 		bars.Offset = bar * vg.Length(float64(len(contenders)-1)/2-float64(i))
-		p.Add(bars)
+		numbers, err := beside(v, bars.Offset)
+		if err != nil {
+			return err
+		}
+		p.Add(bars, numbers)
 		if contenders[i] != "" {
-			p.Legend.Add(contenders[i], bars)
+			legend.Add(contenders[i], bars)
 		}
 	}
-	p.Add(lines())
 	slices.Reverse(groups)
 	p.NominalY(groups...)
-	height := margin + vg.Length(len(groups)*(len(contenders)+1)+len(contenders)+2)*bar
-	return p.Save(width, height, file)
+	p.Y.Padding = 4 * vg.Millimeter // for fonts that are wider than ours
+	p.X.Min, p.X.Max = 0, 1.15*p.X.Max
+	p.Y.Min, p.Y.Max = -0.5, float64(len(groups))-0.5
+
+	top := vg.Length(len(contenders)+2) * legendLine
+	height := top + axis + vg.Length(len(groups)*(len(contenders)+1))*bar
+	picture := vgsvg.New(width, height)
+	all := draw.New(picture)
+	all.SetColor(color.White) // readable on a dark page, too
+	all.Fill(all.Rectangle.Path())
+	heading := p.Title.TextStyle
+	heading.XAlign, heading.YAlign = text.XLeft, text.YTop
+	all.FillText(heading, vg.Point{X: edge, Y: height - edge}, title)
+	legend.Draw(draw.Crop(all, edge, -edge, 0, -2*legendLine))
+	p.Draw(draw.Crop(all, edge, -edge, edge, -top))
+	return save(picture, file)
+}
+
+func save(picture *vgsvg.Canvas, file string) error {
+	var b bytes.Buffer
+	if _, err := picture.WriteTo(&b); err != nil {
+		return err
+	}
+	// Who does not have the font is to see one that is as wide.
+	svg := bytes.ReplaceAll(b.Bytes(), []byte("Liberation Sans"), []byte("Liberation Sans,Arial,Helvetica,sans-serif"))
+	return os.WriteFile(file, svg, 0o644)
+}
+
+// beside returns the numbers to write beside bars.
+func beside(values plotter.Values, offset vg.Length) (*plotter.Labels, error) {
+	l := plotter.XYLabels{XYs: make(plotter.XYs, len(values)), Labels: make([]string, len(values))}
+	for i, v := range values {
+		l.XYs[i] = plotter.XY{X: v, Y: float64(i)}
+		if v > 0 {
+			l.Labels[i] = number(v)
+		}
+	}
+	numbers, err := plotter.NewLabels(l)
+	if err != nil {
+		return nil, err
+	}
+	numbers.Offset = vg.Point{X: vg.Millimeter, Y: offset}
+	for i := range numbers.TextStyle {
+		numbers.TextStyle[i].Font.Size, numbers.TextStyle[i].YAlign = 7, text.YCenter
+	}
+	return numbers, nil
 }
 
 // lines are vertical ones that help to read values off.
@@ -114,10 +168,14 @@ func described(unit string) string {
 		return "messages per second, in times of one-by-one"
 	case isRatio:
 		return "time, in times of " + base
-	case unit == "ns/op":
+	case unit == "ns/op" || strings.HasSuffix(unit, "-ns"):
 		return "nanoseconds (ns)"
-	case unit == "s/all":
+	case strings.HasPrefix(unit, "s/"): // s/all, s/parked
 		return "seconds (s)"
+	case unit == "ms-p50":
+		return "median, in milliseconds (ms)"
+	case unit == "B/event":
+		return "bytes for an event (B)"
 	default:
 		return strings.Replace(unit, "/s", " per second", 1)
 	}

@@ -26,16 +26,24 @@ func (r *Race) Run(b *testing.B, name string, contender func(b *testing.B)) {
 		b.ReportAllocs()
 		contender(b)
 		speed := float64(b.N) / b.Elapsed().Seconds()
-		if r.first == "" || r.first == name { // it is called again with a larger N
-			r.first, r.speed = name, speed
-		}
-		ratio := r.speed / speed
 		if r.Rate != "" {
-			ratio = speed / r.speed
 			b.ReportMetric(speed, r.Rate)
 		}
+		ratio := r.ratio(name, speed)
 		b.ReportMetric(ratio, "×"+r.first)
 	})
+}
+
+// ratio compares a contender's speed with that of the first one, which may be measured
+// again, with a larger number of operations.
+func (r *Race) ratio(name string, speed float64) float64 {
+	if r.first == "" || r.first == name {
+		r.first, r.speed = name, speed
+	}
+	if r.Rate != "" {
+		return speed / r.speed
+	}
+	return r.speed / speed
 }
 
 // Heap returns the memory that is reachable, in MB. What a sync.Pool keeps is let go by

@@ -87,7 +87,7 @@ func (t *table) plot(title, unit, file string) error {
 	p.Y.Min, p.Y.Max = -0.5, float64(len(groups))-0.5
 
 	top := vg.Length(len(contenders)+2) * legendLine
-	height := top + axis + vg.Length(len(groups)*(len(contenders)+1))*bar
+	height := top + axis + vg.Length(len(groups)*max(len(contenders)+1, 3))*bar
 	picture := vgsvg.New(width, height)
 	all := draw.New(picture)
 	all.SetColor(color.White) // readable on a dark page, too

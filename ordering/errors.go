@@ -65,6 +65,10 @@ var (
 	// ErrNotParked is wrapped by the errors of Resume, Skip and Drop for a
 	// stream that is not parked.
 	ErrNotParked = errors.New("ordering: stream is not parked")
+	// ErrNotOwned is wrapped by the errors of Resume, Skip, SkipTo and Drop for a stream
+	// that is another sequencer's by [Config.Owns]: to decide about it here would take it
+	// over, and stop that one.
+	ErrNotOwned = errors.New("ordering: stream belongs to another partition: decide in the process that has it, or leave a request by sqlstore.Operator, which finds it")
 	// ErrSameID is the error of a [SameID] notice.
 	ErrSameID = errors.New("ordering: another event with other numbers has the same ID; both run, since numbers identify an event: give each event an ID of its own")
 	// ErrGap is wrapped by the error of a gap that stayed open.

@@ -25,7 +25,7 @@ func (s *Sequencer[T]) Decisions(ctx context.Context, before time.Time, limit in
 // missing events are requested. The events held behind it follow in order,
 // before newer arrivals. Attempts continue to count.
 //
-// The error wraps [ErrNotParked], or is that of ctx, of [Sequencer.Err], or of
+// The error wraps [ErrNotParked] or [ErrNotOwned], or is that of ctx, of [Sequencer.Err], or of
 // the store; in a handler it is [dispatcher.ErrNested]. If ctx ends before the
 // operation has begun, nothing is done; if it ends later, the operation is
 // completed.
@@ -69,6 +69,13 @@ func (s *Sequencer[T]) operate(ctx context.Context, d *core.Decision) error {
 	}
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
+	}
+	mine, err := s.owned(d.Key)
+	if err != nil {
+		return err
+	}
+	if len(mine) == 0 {
+		return fmt.Errorf("%w: %s", ErrNotOwned, d.Key)
 	}
 	who, why := dispatcher.OperatorOf(ctx)
 	d.By, d.Why = who, errors.New(cmp.Or(why, "skipped by an operator"))

@@ -50,7 +50,10 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 	if q.Brief {
 		return v, nil
 	}
-	stored := ViewStored(ctx, s.term, q)
+	stored := viewStored(ctx, s.term, q, func(stream lockkeys.Key) bool {
+		mine, err := s.owned(stream)
+		return err != nil || len(mine) > 0
+	})
 	v.Problems = append(v.Problems, stored.Problems...)
 	v.Tables = append(v.Tables, stored.Tables[0], s.gapTable(q), s.termTable())
 	v.Tables = append(v.Tables, stored.Tables[1:]...)
@@ -61,11 +64,15 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 // operators have decided. It is what can be known without a sequencer, also when none works
 // on the store. What cannot be read is among the problems.
 func ViewStored(ctx context.Context, r Reader, q view.Query) view.View {
+	return viewStored(ctx, r, q, func(lockkeys.Key) bool { return true })
+}
+
+func viewStored(ctx context.Context, r Reader, q view.Query, mine func(stream lockkeys.Key) bool) view.View {
 	if q.Limit <= 0 {
 		q.Limit = view.DefaultLimit
 	}
 	v := view.View{Kind: "consumer"}
-	parked, err := parkedTable(ctx, r, q)
+	parked, err := parkedTable(ctx, r, q, mine)
 	if err != nil {
 		v.Problems = append(v.Problems, fmt.Sprintf("the store cannot be read: %v", err))
 	} else if n := len(parked.Rows) + parked.Hidden; n > 0 {
@@ -107,12 +114,12 @@ func parseTarget(text string) (Position, error) {
 	return list[0], nil
 }
 
-// parkedTable lists the parkings of streams that conflict with the query's key.
-func parkedTable(ctx context.Context, r Reader, q view.Query) (view.Table, error) {
+// parkedTable lists the parkings of streams that conflict with the query's key, and are mine.
+func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream lockkeys.Key) bool) (view.Table, error) {
 	t := view.Table{Name: "Parked streams", Columns: []string{"Streams, each closed from a number on", "Why", "Error", "Since (UTC)", "Wait behind"}}
 	list, err := r.Parked(ctx)
 	for _, p := range list {
-		if !p.touches(q.Key) {
+		if !p.touches(q.Key) || len(p.Streams) > 0 && !mine(p.Streams[0].Stream) {
 			continue
 		}
 		if len(t.Rows) == q.Limit {

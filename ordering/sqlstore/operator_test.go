@@ -243,6 +243,14 @@ func TestRequestToAPartition(t *testing.T) {
 			for name, s := range partitions {
 				d.park(s, name+string(rune('0'+round)), name, round+1)
 			}
+			for name, s := range partitions {
+				v, err := s.View(t.Context(), view.Query{})
+				require.NoError(t, err)
+				require.Len(t, v.Tables[0].Rows, 1, "a partition shows what is its own")
+				other := map[string]string{"a": "b", "b": "a"}[name]
+				require.ErrorIs(t, s.Resume(t.Context(), lockkeys.Must(other)), ordering.ErrNotOwned)
+				require.ErrorIs(t, s.Act(t.Context(), view.Action{Name: view.Skip, Target: other + "=1"}), ordering.ErrNotOwned)
+			}
 			for name := range partitions {
 				target := ordering.Position{Stream: lockkeys.Must(name), Number: round + 1}.String()
 				require.Equal(t, "done", d.ask(view.Action{Name: view.Skip, Target: target}).State(), target)

@@ -17,31 +17,32 @@ import (
 // [Dispatcher.Shutdown] or [Dispatcher.Close]. All methods are safe for
 // concurrent use.
 //
-// # What the mutex guards
-//
-// Everything in the group mu, and nothing else. The names of functions that
-// need it held end in Locked. While it is held, no handler, key function,
-// completion callback, observer or logger is called, and nothing waits.
 // Admitting a message is linear in its keys × depth; releasing it also in the
 // messages that may start as a result; neither in the number of waiting
 // messages. Parking, resuming and widening are linear in the messages that
-// conflict, directly or behind others. Rare exceptions: Drop considers the
-// whole queue; Snapshot and Parked visit all that they list.
-//
-// # Waking workers
-//
-// No wake-up is lost: whenever the mutex is unlocked while a message could
-// start and a worker is idle, a wake-up is under way (waking is true). Code
-// that makes a start possible calls signalLocked before it unlocks; the worker
-// that wakes clears waking, takes a message and, if more can start, wakes the
-// next worker before it unlocks. So at most one wake-up is under way at a time.
-//
-// A submitter makes a start possible without the mutex. It first puts its
-// message into the intake and then reads idle and waking; a worker first counts
-// itself idle, or clears waking, and then looks into the intake. So either the
-// worker sees the message, or the submitter sees that it must take the mutex
-// and signal.
+// conflict, directly or behind others. Drop considers the whole queue; Snapshot
+// and Parked visit all that they list.
 type Dispatcher[M any] struct {
+	// # What the mutex guards
+	//
+	// Everything in the group mu, and nothing else. The names of functions that
+	// need it held end in Locked. While it is held, no handler, key function,
+	// completion callback, observer or logger is called, and nothing waits.
+	//
+	// # Waking workers
+	//
+	// No wake-up is lost: whenever the mutex is unlocked while a message could
+	// start and a worker is idle, a wake-up is under way (waking is true). Code
+	// that makes a start possible calls signalLocked before it unlocks; the worker
+	// that wakes clears waking, takes a message and, if more can start, wakes the
+	// next worker before it unlocks. So at most one wake-up is under way at a time.
+	//
+	// A submitter makes a start possible without the mutex. It first puts its
+	// message into the intake and then reads idle and waking; a worker first counts
+	// itself idle, or clears waking, and then looks into the intake. So either the
+	// worker sees the message, or the submitter sees that it must take the mutex
+	// and signal.
+
 	cfg    Config[M] // with defaults
 	window int       // of its policy
 	made   time.Time

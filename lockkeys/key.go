@@ -19,15 +19,16 @@ const sep = "\x00"
 // Keys are comparable: two keys are == when they have the same segments, so a
 // Key can be the key of a map. A Key is a value; all its methods may be used
 // from any goroutine.
-//
-// Invariant: path is the segments joined by sep, and so for keys a and b
-//
-//   - a contains b exactly when a is the root, a == b, or b.path starts with
-//     a.path + sep (whole segments: client/4 does not contain client/42);
-//   - comparing the paths as bytes is the order of the tree, in which the
-//     descendants of a come right after a with nothing in between. With '/' as
-//     separator this would fail, since a-b sorts between a and a/b.
-type Key struct{ path string }
+type Key struct {
+	// Invariant: path is the segments joined by sep, and so for keys a and b
+	//
+	//   - a contains b exactly when a is the root, a == b, or b.path starts with
+	//     a.path + sep (whole segments: client/4 does not contain client/42);
+	//   - comparing the paths as bytes is the order of the tree, in which the
+	//     descendants of a come right after a with nothing in between. With '/' as
+	//     separator this would fail, since a-b sorts between a and a/b.
+	path string
+}
 
 // Root returns the key that contains every key. It is the zero Key.
 func Root() Key { return Key{} }

@@ -13,41 +13,14 @@ import (
 // places that are granted as a result, so nothing is ever polled or scanned
 // again.
 //
-// # When neighbours decide
-//
-// If all claims in the set were granted and exclusive, no key in it would
-// contain another. In a B-tree of the keys, an ancestor of k could then only be
-// the key just before k and a descendant only the key just after it, so two
-// neighbour look-ups would decide. With shared keys, which may nest, and with
-// waiting claims, which overlap what they wait for, this no longer holds: a key
-// in between can hide the ancestor, and there may be any number of conflicting
-// descendants. So there are two kinds of claims.
-//
-// Light claims are exclusive, recent and block no other, as is usual. Their
-// keys do not contain each other. Since these usually have one depth, or a few,
-// a key is not even compared with its neighbours: it is looked up in a hash
-// table, and so are its ancestors, at the depths that are in use. The table is
-// small, since only the latest claims are in it, so a request for a subtree can
-// scan all of it, and needs to only if deeper keys are in use.
-//
-// All other claims are heavy: they are shared, wait, are waited for, have been
-// in the set for long, or have many keys. They use the B-tree, which has a node
-// for each of their keys and for all ancestors of it. A claim has a step at
-// each: its own mode at the key, an intention mode at the ancestors. Claims
-// below k can be read at k, and claims above it on the way up the parent
-// pointers. Because the tree is closed under ancestors, the deepest node that
-// contains a new key k is the node just before k, or an ancestor of that: one
-// neighbour look-up finds where any key belongs. A table of all nodes finds the
-// existing ones.
-//
 // # Cost
 //
 // Adding a claim is linear in requests × depth. Removing one is so too,
 // amortised, and linear in the waits that it ends. Neither depends on the
-// number of claims in the set, except for a key of a heavy claim that has no
-// node yet, which takes a look-up in the B-tree. Up to a few thousand unused
-// nodes are kept for reuse; apart from these, memory is proportional to the
-// claims in the set.
+// number of claims in the set, except for the first claim of a key that is
+// shared, waits, is waited for, has been there for long or has many keys: that
+// takes a look-up in a B-tree. Up to a few thousand of its unused nodes are kept
+// for reuse; apart from these, memory is proportional to the claims in the set.
 //
 // Claims are removed in any order; withdrawing one that waits costs no more
 // than any removal.
@@ -55,6 +28,33 @@ import (
 // The zero Set is empty and ready for use. A Set is not safe for concurrent
 // use and must not be copied.
 type Set[T any] struct {
+	// # When neighbours decide
+	//
+	// If all claims in the set were granted and exclusive, no key in it would
+	// contain another. In a B-tree of the keys, an ancestor of k could then only be
+	// the key just before k and a descendant only the key just after it, so two
+	// neighbour look-ups would decide. With shared keys, which may nest, and with
+	// waiting claims, which overlap what they wait for, this no longer holds: a key
+	// in between can hide the ancestor, and there may be any number of conflicting
+	// descendants. So there are two kinds of claims.
+	//
+	// Light claims are exclusive, recent and block no other, as is usual. Their
+	// keys do not contain each other. Since these usually have one depth, or a few,
+	// a key is not even compared with its neighbours: it is looked up in a hash
+	// table, and so are its ancestors, at the depths that are in use. The table is
+	// small, since only the latest claims are in it, so a request for a subtree can
+	// scan all of it, and needs to only if deeper keys are in use.
+	//
+	// All other claims are heavy: they are shared, wait, are waited for, have been
+	// in the set for long, or have many keys. They use the B-tree, which has a node
+	// for each of their keys and for all ancestors of it. A claim has a step at
+	// each: its own mode at the key, an intention mode at the ancestors. Claims
+	// below k can be read at k, and claims above it on the way up the parent
+	// pointers. Because the tree is closed under ancestors, the deepest node that
+	// contains a new key k is the node just before k, or an ancestor of that: one
+	// neighbour look-up finds where any key belongs. A table of all nodes finds the
+	// existing ones.
+
 	lights lights[T]
 
 	// Heavy claims have steps at nodes.

@@ -11,7 +11,7 @@
 #              slow or killed, in full size, for ORDERS rounds of ten minutes; and what
 #              ISOLATION sagas see of each other, with Keep, without, and with a flag
 # make deps    the programs that the tests need: hledger, PostgreSQL, PgBouncer, RabbitMQ,
-#              Chromium
+#              Chromium, Prometheus
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -57,6 +57,7 @@ deps:
 	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || need="$$need postgresql"; \
 	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || need="$$need pgbouncer"; \
 	command -v chromium >/dev/null || need="$$need chromium"; \
+	command -v promtool >/dev/null || need="$$need prometheus"; \
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || need="$$need rabbitmq-server"; \
 	[ -n "$$need" ] || exit 0; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/inspect"
+	"github.com/interlock-go/interlock/dispatcher/telemetry/scrape"
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
 	"github.com/interlock-go/interlock/examples/ledger/internal/web"
@@ -78,17 +79,31 @@ func (t *term) page(local bool, stderr io.Writer) (*inspect.Inspector, http.Hand
 	return inspector, password.Guard(inspector), nil
 }
 
+// scraped returns what Prometheus scrapes: the metrics of what the page shows.
+func (t *term) scraped() (http.Handler, error) {
+	for _, s := range t.service.Sources() {
+		if err := t.metrics.Add(s.Name, s.Source.(view.Metered)); err != nil {
+			return nil, err
+		}
+	}
+	return scrape.Handler(t.metrics)
+}
+
 // serveUntil serves until ctx ends or the service has stopped after a failure,
 // and then until the requests under way are answered.
 func (t *term) serveUntil(ctx context.Context, listener net.Listener, stderr io.Writer) error {
-	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health, GET %s\n", listener.Addr(), web.PagePath)
+	fmt.Fprintf(stderr, "serving at http://%s: POST /messages, GET /schema, GET /health, GET /metrics, GET %s\n", listener.Addr(), web.PagePath)
 	local := t.options.token == "" && isLoopback(listener)
 	inspector, page, err := t.page(local, stderr)
 	if err != nil {
 		return err
 	}
+	metrics, err := t.scraped()
+	if err != nil {
+		return errors.Join(err, inspector.Close())
+	}
 	server := &http.Server{
-		Handler:           web.Handler(t.service, web.Config{Schema: messageSchema, Token: t.options.token, Local: local, Page: page}),
+		Handler:           web.Handler(t.service, web.Config{Schema: messageSchema, Token: t.options.token, Local: local, Page: page, Metrics: metrics}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      time.Minute,

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher/telemetry"
 	"github.com/interlock-go/interlock/examples/ledger/internal/audit"
 	"github.com/interlock-go/interlock/examples/ledger/internal/book"
 	"github.com/interlock-go/interlock/examples/ledger/internal/report"
@@ -30,6 +31,7 @@ type term struct {
 	last      int64         // entry of the store's journal at the beginning
 	restart   time.Duration // from the start of the program to the first message that was not done before
 	audit     *audit.Audit
+	metrics   *telemetry.Metrics
 	service   *service.Service
 	rejects   *rejects
 	files     outputs
@@ -45,7 +47,7 @@ const timelineMessages = 300
 // called for each message that has ended. What cannot be written at the end is
 // told now, before anything is done.
 func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd func()) (_ *term, err error) {
-	t := &term{options: o, input: in.identity.name, began: time.Now(), progress: in.progress}
+	t := &term{options: o, input: in.identity.name, began: time.Now(), progress: in.progress, metrics: telemetry.NewMetrics()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -80,6 +82,9 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 		OnFirst: func(at time.Time, before int) { t.goesOn(stderr, at, before) },
 		Logger:  o.serviceLogger(stderr), Record: o.listen != "",
 		Touched: o.touched,
+	}
+	if o.listen != "" {
+		cfg.Measure = t.metrics.Measure(service.Name)
 	}
 	if in.source != nil {
 		cfg.OnBefore = t.earlier.before

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/inspect"
+	"github.com/interlock-go/interlock/dispatcher/telemetry"
+	"github.com/interlock-go/interlock/dispatcher/telemetry/scrape"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/examples/orders/internal/inventory"
 	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
@@ -41,11 +44,27 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler(sh, o.Token))
+	scraped, err := metrics(sh)
+	if err != nil {
+		return errors.Join(err, page.Close(), sh.Close(), s.Close())
+	}
+	mux.Handle("GET /metrics", wire.Guard(scraped, o.Token))
 	mux.Handle("/interlock/", http.StripPrefix("/interlock", o.guard(page)))
 	stop := expire(ctx, s.Inventory, stderr)
 	err = serve(ctx, o.listen, mux, stderr, func() { _ = page.Close() }) // its error comes below
 	stop()
 	return errors.Join(err, page.Close(), sh.Close(), s.Close())
+}
+
+// metrics returns what Prometheus scrapes: the metrics of what the page shows.
+func metrics(sh *shop.Shop) (http.Handler, error) {
+	m := telemetry.NewMetrics()
+	for _, s := range sh.Sources() {
+		if err := m.Add(s.Name, s.Source.(view.Metered)); err != nil {
+			return nil, err
+		}
+	}
+	return scrape.Handler(m)
 }
 
 // guard asks for the token as the page's password, if there is one. Without one, the page

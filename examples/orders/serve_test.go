@@ -166,6 +166,17 @@ func TestThePage(t *testing.T) {
 	require.Equal(t, 202, code, answer)
 	c.requireStatus("1", order.Completed)
 
+	code, answer = c.do("GET", "/metrics", nil)
+	assert.Equal(t, http.StatusOK, code)
+	for _, series := range []string{
+		`interlock_saga_runs{interlock_name="checkouts",interlock_state="running"}`,
+		`interlock_projection_lag{interlock_name="summary",messaging_destination_partition_id="0"}`,
+		`interlock_sequencer_events_total{interlock_name="details",interlock_result="applied"}`,
+	} {
+		assert.Contains(t, answer, series)
+	}
+	code, _ = client{t, c.url, "other"}.do("GET", "/metrics", nil)
+	assert.Equal(t, http.StatusUnauthorized, code)
 	code, _ = c.do("GET", "/interlock/", nil)
 	require.Equal(t, 401, code)
 	page := func(path string) string {

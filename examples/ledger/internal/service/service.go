@@ -75,6 +75,8 @@ type Config struct {
 	Replayer ordering.Replayer
 	// Logger is told of what an operator should know. Default: none.
 	Logger *slog.Logger
+	// Measure, if set, is told how long messages took.
+	Measure func(dispatcher.Measurement)
 	// Record says that what happened to the last messages is kept, for a page.
 	Record bool
 	// Touched is for tests: it is told of all that messages read and write, see
@@ -142,6 +144,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 			MaxPending: cmp.Or(cfg.MaxPending, defaultMaxPending),
 			Observer:   s.watch,
 			Touched:    cfg.Touched,
+			Measure:    cfg.Measure,
 			Name:       nameOf,
 			Logger:     cfg.Logger,
 		},

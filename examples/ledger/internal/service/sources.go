@@ -6,9 +6,12 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
+// Name is that of the service's source.
+const Name = "ledger"
+
 // Sources returns what the inspector's page shows of the service.
 func (s *Service) Sources() []inspect.Named {
-	named := inspect.Named{Name: "ledger", Source: s.sequencer}
+	named := inspect.Named{Name: Name, Source: s.sequencer}
 	if s.recorder != nil {
 		named.Timeline = s.recorder
 	}

@@ -63,12 +63,14 @@ type Config struct {
 	Local bool
 	// Page, if set, is served at /interlock/. It asks for the token itself, as a password.
 	Page http.Handler
+	// Metrics, if set, is served at /metrics.
+	Metrics http.Handler
 }
 
 // PagePath is where [Config].Page is served.
 const PagePath = "/interlock/"
 
-// Handler serves POST /messages, GET /schema, GET /health and the page. Requests that
+// Handler serves POST /messages, GET /schema, GET /health, GET /metrics and the page. Requests that
 // a browser makes for a page of another origin are refused.
 func Handler(doer Doer, c Config) http.Handler {
 	mux := http.NewServeMux()
@@ -87,6 +89,9 @@ func Handler(doer Doer, c Config) http.Handler {
 		}
 		io.WriteString(w, "ok\n")
 	})
+	if c.Metrics != nil {
+		mux.Handle("GET /metrics", c.Metrics)
+	}
 	if c.Page != nil {
 		mux.Handle(PagePath, http.StripPrefix(strings.TrimSuffix(PagePath, "/"), c.Page))
 	}

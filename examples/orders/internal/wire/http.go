@@ -63,6 +63,18 @@ func Authorized(r *http.Request, token string) bool {
 	return token == "" || subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
+// Guard lets requests with the token pass, as [Authorized] says.
+func Guard(next http.Handler, token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !Authorized(r, token) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "the bearer token is wrong", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // HTTP calls a service that [Handler] serves at a URL.
 func HTTP(client *http.Client, url, token string) Caller {
 	return &remote{client, strings.TrimSuffix(url, "/"), token}

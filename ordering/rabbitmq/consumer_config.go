@@ -58,7 +58,11 @@ func (c ConsumerConfig) validate() error {
 	c.Endpoint.validate(&p)
 	p.Add(c.Queue == "", "Queue is empty: name the queue to consume")
 	addName(&p, c.Queue)
-	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events or Messages")
+	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events, Owner or Messages")
+	if r, ok := c.Receiver.(interface{ lack() string }); ok {
+		lack := r.lack()
+		p.Add(lack != "", "Receiver: %s", lack)
+	}
 	p.Add(c.Prefetch < 1 || c.Prefetch > mostPrefetch, "Prefetch is %d: it must be from 1 to %d", c.Prefetch, mostPrefetch)
 	p.Add(c.MaxStuck < 0, "MaxStuck is %d: it must not be negative", c.MaxStuck)
 	_, owner := c.Receiver.(*owner)

@@ -492,13 +492,18 @@ func TestConsumerConfig(t *testing.T) {
 	require.NoError(t, err)
 	for says, change := range map[string]func(*rabbitmq.ConsumerConfig){
 		"URL and Dial are empty": func(c *rabbitmq.ConsumerConfig) { c.URL = "" },
-		"Queue is empty":         func(c *rabbitmq.ConsumerConfig) { c.Queue = "" },
-		"Receiver is nil":        func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
-		"Prefetch is -1":         func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
-		"Prefetch is 65536":      func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
-		"MaxStuck is -1":         func(c *rabbitmq.ConsumerConfig) { c.MaxStuck = -1 },
-		"Grace is -1s":           func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
-		"protocol allows 255":    func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
+		"Events has a nil sequencer": func(c *rabbitmq.ConsumerConfig) {
+			c.Receiver = rabbitmq.Events[*ordering.Event](nil)
+		},
+		"Owner has a nil function":      func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Owner(nil) },
+		"Messages has a nil dispatcher": func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Messages[int](nil, nil) },
+		"Queue is empty":                func(c *rabbitmq.ConsumerConfig) { c.Queue = "" },
+		"Receiver is nil":               func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
+		"Prefetch is -1":                func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
+		"Prefetch is 65536":             func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
+		"MaxStuck is -1":                func(c *rabbitmq.ConsumerConfig) { c.MaxStuck = -1 },
+		"Grace is -1s":                  func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
+		"protocol allows 255":           func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
 	} {
 		c := good()
 		change(&c)

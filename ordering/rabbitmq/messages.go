@@ -45,6 +45,17 @@ type messages[M any] struct {
 	}
 }
 
+// lack says what is missing, for [NewConsumer].
+func (r *messages[M]) lack() string {
+	switch {
+	case r.dispatcher == nil:
+		return "Messages has a nil dispatcher"
+	case r.decode == nil:
+		return "Messages has a nil decode"
+	}
+	return ""
+}
+
 // run is a message in flight.
 type run struct {
 	message amqp.Delivery

@@ -68,6 +68,14 @@ type owner struct {
 	}
 }
 
+// lack says what is missing, for [NewConsumer].
+func (o *owner) lack() string {
+	if o.begin == nil {
+		return "Owner has a nil function"
+	}
+	return ""
+}
+
 // term is a [Term] on its channel.
 type term struct {
 	Term

@@ -29,6 +29,14 @@ type events[T any] struct {
 	sequencer *ordering.Sequencer[T]
 }
 
+// lack says what is missing, for [NewConsumer].
+func (r events[T]) lack() string {
+	if r.sequencer == nil {
+		return "Events has a nil sequencer"
+	}
+	return ""
+}
+
 // Receive implements [Receiver].
 func (r events[T]) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
 	w := consumingOf(ctx)

@@ -139,6 +139,9 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // An effect that only writes rows, and reads nothing in the transaction, is cheaper with
 // [Store.DoRows].
 func (s *Store) Do(ctx context.Context, job ordering.Commitment, apply func(ctx context.Context, tx *sql.Tx) error) error {
+	if apply == nil {
+		return errNoEffect
+	}
 	return s.do(ctx, job, func(ctx context.Context, tx *sql.Tx, _ Session) error { return apply(ctx, tx) })
 }
 
@@ -221,8 +224,11 @@ const longEffect = 5 * time.Millisecond
 // numbers become done; see [Store.Do]. Package postgres has one for transactions of
 // pgx, with fewer round trips. With [Store.Together] the events that wait for each
 // other share one. On SQLite such handlers run one at a time: use Do for one that
-// computes for long, or waits.
+// computes for long, or waits. It panics if the store or the handler is nil.
 func InTx[T any](s *Store, handler func(ctx context.Context, tx *sql.Tx, job ordering.Job[T]) error) ordering.Handler[T] {
+	if s == nil || handler == nil {
+		panic("sqlstore: InTx: the store or the handler is nil")
+	}
 	return func(ctx context.Context, job ordering.Job[T]) error {
 		return s.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return handler(ctx, tx, job) })
 	}

@@ -3,16 +3,23 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/interlock-go/interlock/ordering"
 )
+
+// errNoEffect is the error of Do, Write and WriteIn without a function.
+var errNoEffect = errors.New("sqlstore: apply is nil: give the function that writes")
 
 // Write runs apply in a transaction of its own and commits it, for writes to
 // the caller's tables that belong to no event. The rules for the effect of
 // [Store.Do] hold for apply. On SQLite only the store that opened the database
 // last may write; for another one the error wraps [ordering.ErrFenced].
 func (s *Store) Write(ctx context.Context, apply func(ctx context.Context, tx *sql.Tx) error) error {
+	if apply == nil {
+		return errNoEffect
+	}
 	return s.writeWith(ctx, "write", nil,
 		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
 }
@@ -24,6 +31,9 @@ func (s *Store) Write(ctx context.Context, apply func(ctx context.Context, tx *s
 // round trip of its own. A write whose answer was lost has been carried out by then, or
 // never will be.
 func (s *Store) WriteIn(ctx context.Context, in ordering.Term, apply func(ctx context.Context, tx *sql.Tx) error) error {
+	if apply == nil {
+		return errNoEffect
+	}
 	t, ok := in.(*term)
 	if !ok || t.store != s {
 		return fmt.Errorf("sqlstore: write: %w: the term was begun by another store: begin one by this store", ordering.ErrFenced)

@@ -34,6 +34,28 @@ func TestAWriteInATerm(t *testing.T) {
 	})
 }
 
+// TestNothingToWrite: what is not given is named, and not found by its use.
+func TestNothingToWrite(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		store := open()
+		term := begin(t, store, "holder")
+		e := &ordering.Event{ID: "x"}
+		for _, err := range []error{
+			store.Write(t.Context(), nil),
+			store.WriteIn(t.Context(), term, nil),
+			store.Do(t.Context(), ordering.NewJob(term, e, nil), nil),
+		} {
+			require.EqualError(t, err, "sqlstore: apply is nil: give the function that writes")
+		}
+		for _, inTx := range []func(){
+			func() { sqlstore.InTx[int](store, nil) },
+			func() { sqlstore.InTx(nil, func(context.Context, *sql.Tx, ordering.Job[int]) error { return nil }) },
+		} {
+			require.PanicsWithValue(t, "sqlstore: InTx: the store or the handler is nil", inTx)
+		}
+	})
+}
+
 // TestATermBeginsAfterAWriteUnderWay, which nobody sees half done.
 func TestATermBeginsAfterAWriteUnderWay(t *testing.T) {
 	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/contain"
@@ -19,6 +20,9 @@ import (
 // It waits at most until ctx ends, unless do has begun. The error is that of do, of ctx, or
 // of [Coordinator.Err]; in a step it is [dispatcher.ErrNested].
 func (c *Coordinator) Do(ctx context.Context, claim func(*lockkeys.Claim), do func(ctx context.Context) error) error {
+	if claim == nil || do == nil {
+		return errors.New("saga: Do: claim or do is nil")
+	}
 	var requests []lockkeys.Request
 	err := contain.Apart(func() (err error) {
 		requests, err = derive(func(c *lockkeys.Claim) error { claim(c); return nil })

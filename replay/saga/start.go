@@ -29,7 +29,10 @@ const maxID = 200
 func (c *Coordinator) Start(ctx context.Context, tx *sql.Tx, id string, state any) error {
 	d := c.byType[reflect.TypeOf(state)]
 	if d == nil {
-		return fmt.Errorf("saga: start of run %.80q: no definition with a state of type %T is registered", id, state)
+		return fmt.Errorf("saga: start of run %.80q: no definition with a state of type %T is registered: register it, and give the state itself, not a pointer to it", id, state)
+	}
+	if tx == nil {
+		return fmt.Errorf("saga: start of run %.80q: the transaction is nil: pass that of the change which the run begins with", id)
 	}
 	if err := c.start(ctx, tx, d, id, state); err != nil {
 		return fmt.Errorf("saga: start of run %.80q, %v: %w", id, d, err)

@@ -3,6 +3,7 @@ package saga_test
 import (
 	"context"
 	"database/sql"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -144,4 +145,12 @@ func TestKeysRule(t *testing.T) {
 		require.ErrorIs(t, do("c", "b"), saga.ErrKeys)
 		require.ErrorIs(t, do("/"), saga.ErrKeys)
 	})
+}
+
+// TestWhatIsNotGiven is named, and not found by its use.
+func TestWhatIsNotGiven(t *testing.T) {
+	c := coordinator(t, config(open(t, filepath.Join(t.TempDir(), "saga.db"))), saga.Register(checkout(write("shipped"))))
+	require.ErrorContains(t, c.Start(t.Context(), nil, "1", order{}), `run "1": the transaction is nil`)
+	require.ErrorContains(t, c.Start(t.Context(), nil, "1", &order{}), "not a pointer")
+	require.EqualError(t, c.Do(t.Context(), nil, nil), "saga: Do: claim or do is nil")
 }

@@ -14,8 +14,11 @@ import (
 
 // InTx is [sqlstore.InTx] with a transaction of pgx, which costs fewer round trips: an
 // event costs one, and one more for each of its own statements that is not queued. The
-// store must be one of this package.
+// store must be one of this package. It panics if the store or the handler is nil.
 func InTx[T any](s *sqlstore.Store, handler func(ctx context.Context, tx *Tx, job ordering.Job[T]) error) ordering.Handler[T] {
+	if s == nil || handler == nil {
+		panic("postgres: InTx: the store or the handler is nil")
+	}
 	return func(ctx context.Context, job ordering.Job[T]) error {
 		return Do(ctx, s, job, func(ctx context.Context, tx *Tx) error { return handler(ctx, tx, job) })
 	}

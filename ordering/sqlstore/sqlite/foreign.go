@@ -25,7 +25,7 @@ func inspect(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return errors.New("it is no file")
+		return errors.New("it is no file: give the path of one")
 	case info.Size() == 0:
 		return nil
 	}

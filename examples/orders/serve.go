@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/inspect"
 	"github.com/interlock-go/interlock/dispatcher/telemetry"
 	"github.com/interlock-go/interlock/dispatcher/telemetry/scrape"
@@ -42,18 +43,35 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, sh.Close(), s.Close())
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", web.Handler(sh, o.Token))
 	scraped, err := metrics(sh)
 	if err != nil {
 		return errors.Join(err, page.Close(), sh.Close(), s.Close())
 	}
+	monitor, err := watch(sh, stderr)
+	if err != nil {
+		return errors.Join(err, page.Close(), sh.Close(), s.Close())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(sh, o.Token))
+	mux.Handle("GET /livez", monitor.Live())
+	mux.Handle("GET /readyz", monitor.Ready())
+	mux.Handle("GET /stalledz", monitor.Stalled())
 	mux.Handle("GET /metrics", wire.Guard(scraped, o.Token))
 	mux.Handle("/interlock/", http.StripPrefix("/interlock", o.guard(page)))
 	stop := expire(ctx, s.Inventory, stderr)
 	err = serve(ctx, o.listen, mux, stderr, func() { _ = page.Close() }) // its error comes below
 	stop()
-	return errors.Join(err, page.Close(), sh.Close(), s.Close())
+	return errors.Join(err, monitor.Close(), page.Close(), sh.Close(), s.Close())
+}
+
+// watch watches what the page shows, for those who ask whether the shop works: they are told
+// names only, and need no token.
+func watch(sh *shop.Shop, stderr io.Writer) (*health.Monitor, error) {
+	config := health.Config{Logger: logger(stderr, slog.LevelWarn)}
+	for _, s := range sh.Sources() {
+		config.Sources = append(config.Sources, health.Source{Name: s.Name, Source: s.Source})
+	}
+	return health.New(config)
 }
 
 // metrics returns what Prometheus scrapes: the metrics of what the page shows.

@@ -166,6 +166,11 @@ func TestThePage(t *testing.T) {
 	require.Equal(t, 202, code, answer)
 	c.requireStatus("1", order.Completed)
 
+	for path, says := range map[string]string{"/livez": "live", "/readyz": "ready", "/stalledz": "not stalled"} {
+		code, answer = client{t, c.url, ""}.do("GET", path, nil)
+		assert.Equal(t, http.StatusOK, code)
+		assert.JSONEq(t, `{"status":"`+says+`"}`, answer)
+	}
 	code, answer = c.do("GET", "/metrics", nil)
 	assert.Equal(t, http.StatusOK, code)
 	for _, series := range []string{

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
@@ -36,6 +37,7 @@ func (d *Dispatcher[M]) Metrics(context.Context) ([]view.Metric, error) {
 		{Name: "interlock.dispatcher.workers", Unit: "{worker}", Help: "Workers, busy or not.", Points: view.One(d.cfg.Workers)},
 		{Name: "interlock.dispatcher.window.utilization", Unit: "1", Help: "Share of the look-ahead window that blocked messages use; at 1 nothing further is considered.",
 			Points: view.One(min(float64(stats.Waiting)/float64(max(d.window, 1)), 1))},
+		view.Stopped(false, errors.Is(d.Err(), ErrStopped)),
 		{Name: "interlock.parked.messages", Unit: "{message}", Help: "What is parked until an operator decides.", Points: view.One(stats.Parked)},
 		{Name: "interlock.parked.age", Unit: "s", Help: "How long the oldest has been parked; 0 if nothing is.", Points: view.One(d.parkedFor().Seconds())},
 	}, nil

@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,21 +38,32 @@ func (s *Sequencer[T]) Metrics(ctx context.Context) ([]view.Metric, error) {
 		{Name: "interlock.sequencer.replays", Unit: "{request}", Help: "Replays that were asked for.", Grows: true, Points: view.One(stats.Replays)},
 		{Name: "interlock.sequencer.store.errors", Unit: "{error}", Help: "Failed calls of the store that were repeated.", Grows: true, Points: view.One(stats.StoreErrors)},
 	}
+	stopped := s.Err()
+	list = append(list, view.Stopped(errors.Is(stopped, ErrFenced), errors.Is(stopped, ErrStopped)))
 	own, err := s.dispatcher.Metrics(ctx)
 	if err != nil {
 		return list, err
 	}
-	list = append(list, slices.DeleteFunc(own, func(m view.Metric) bool { return strings.HasPrefix(m.Name, "interlock.parked.") })...) // an event is parked with its streams
+	list = append(list, slices.DeleteFunc(own, func(m view.Metric) bool {
+		return m.Name == "interlock.stopped" || strings.HasPrefix(m.Name, "interlock.parked.") // an event is parked with its streams
+	})...)
 	parked, err := s.Parked(ctx)
 	if err != nil {
 		return list, fmt.Errorf("ordering: what is parked: %w", err)
 	}
 	var age time.Duration
+	mine := 0
 	for _, p := range parked {
+		if len(p.Streams) > 0 {
+			if own, err := s.owned(p.Streams[0].Stream); err == nil && len(own) == 0 {
+				continue // another partition tells of it
+			}
+		}
+		mine++
 		age = max(age, time.Since(p.Since))
 	}
 	return append(list,
-		view.Metric{Name: "interlock.parked.messages", Unit: "{message}", Help: "What is parked until an operator decides.", Points: view.One(len(parked))},
+		view.Metric{Name: "interlock.parked.messages", Unit: "{message}", Help: "What is parked until an operator decides.", Points: view.One(mine)},
 		view.Metric{Name: "interlock.parked.age", Unit: "s", Help: "How long the oldest has been parked; 0 if nothing is.", Points: view.One(age.Seconds())},
 	), nil
 }

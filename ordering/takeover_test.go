@@ -3,12 +3,15 @@ package ordering
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/dispatcher/view"
 )
 
 // TestAnOldHolderStops: a sequencer begins a term that another one has. That one
@@ -32,6 +35,12 @@ func TestAnOldHolderStops(t *testing.T) {
 		assert.Equal(t, "B", taken.Holder)
 		assert.Contains(t, log.String(), "another holder has taken over")
 		assert.Contains(t, log.String(), "holder=B")
+		for seq, value := range map[*Sequencer[*Event]]float64{old.seq: 1, heir.seq: 0} {
+			list, err := seq.Metrics(t.Context())
+			require.NoError(t, err)
+			i := slices.IndexFunc(list, func(m view.Metric) bool { return m.Name == "interlock.stopped" })
+			assert.Equal(t, []view.Point{{Of: "taken_over", Value: value}, {Of: "failure"}}, list[i].Points)
+		}
 		old.stop()
 		assert.Equal(t, []Result{Unfinished}, old.outcome("a3"))
 		assert.Equal(t, []string{"a1", "a2"}, old.ran(), "a3 did not run")

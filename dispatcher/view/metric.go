@@ -33,3 +33,17 @@ type Point struct {
 func One[N int | int64 | uint64 | float64](value N) []Point {
 	return []Point{{Value: float64(value)}}
 }
+
+// Stopped returns the metric of whether something has stopped, and why. A shutdown in good
+// order is no reason.
+func Stopped(takenOver, failed bool) Metric {
+	m := Metric{Name: "interlock.stopped", Unit: "{state}", Help: "1 if it has stopped for this reason, else 0.",
+		Attribute: "interlock.reason", Points: []Point{{Of: "taken_over"}, {Of: "failure"}}}
+	switch {
+	case takenOver:
+		m.Points[0].Value = 1
+	case failed:
+		m.Points[1].Value = 1
+	}
+	return m
+}

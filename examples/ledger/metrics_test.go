@@ -135,7 +135,7 @@ func TestAlerts(t *testing.T) {
 		name += map[string]string{"s": "_seconds", "By": "_bytes"}[row[3]]
 		if row[2] == "counter" {
 			name += "_total"
-		} else if row[1] == "interlock.dispatcher.window.utilization" {
+		} else if row[3] == "1" {
 			name += "_ratio"
 		}
 		known[name] = true

@@ -198,8 +198,9 @@ func (j *journal) text() string {
 
 // TestSecrets: what is said of a URL that cannot be read does not quote it.
 func TestSecrets(t *testing.T) {
+	unused := rabbitmq.Owner(func(context.Context) (rabbitmq.Term, error) { return nil, errors.New("nobody consumes") })
 	for _, url := range []string{"amqp://user:se#cret@host/", "amqp://user:secret@host:port/", "amqp://user:se%cret@host/", "amqp://us er:secret@host", "http://user:secret@host"} {
-		_, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: url}, Queue: "q", Receiver: rabbitmq.Events[*ordering.Event](nil)})
+		_, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{Endpoint: rabbitmq.Endpoint{URL: url}, Queue: "q", Receiver: unused})
 		require.ErrorIs(t, err, rabbitmq.ErrConfig, url)
 		for _, secret := range []string{":se", "cret"} {
 			assert.NotContains(t, err.Error(), secret)

@@ -22,7 +22,7 @@ func (c *Consumer) Metrics(context.Context) ([]view.Metric, error) {
 				{Of: "requeued", Value: float64(stats.Requeued)}, {Of: "late", Value: float64(stats.Late)},
 			}},
 		{Name: "interlock.consumer.open", Unit: "{message}", Help: "Messages received and not settled.", Points: view.One(stats.Open)},
-		{Name: "interlock.consumer.connected", Unit: "1", Help: "1 while it consumes, else 0.", Points: view.One(number(stats.Connected))},
+		{Name: "interlock.consumer.connected", Unit: "{state}", Help: "1 while it consumes, else 0.", Points: view.One(number(stats.Connected))},
 	}, nil
 }
 
@@ -34,7 +34,7 @@ func (p *Publisher) Metrics(context.Context) ([]view.Metric, error) {
 		{Name: "interlock.publisher.failed", Unit: "{message}", Help: "Messages that ended with an error.", Grows: true, Points: view.One(stats.Failed)},
 		{Name: "interlock.publisher.resent", Unit: "{message}", Help: "How often a message was sent again.", Grows: true, Points: view.One(stats.Resent)},
 		{Name: "interlock.publisher.pending", Unit: "{message}", Help: "Messages that wait to be sent or confirmed.", Points: view.One(stats.Pending)},
-		{Name: "interlock.publisher.connected", Unit: "1", Help: "1 while there is a connection that takes messages, else 0.", Points: view.One(number(stats.Connected && !stats.Blocked))},
+		{Name: "interlock.publisher.connected", Unit: "{state}", Help: "1 while there is a connection that takes messages, else 0.", Points: view.One(number(stats.Connected && !stats.Blocked))},
 	}, nil
 }
 

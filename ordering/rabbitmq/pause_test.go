@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,14 +9,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
-
-	"github.com/interlock-go/interlock/ordering"
 )
 
 // Messages that are returned again and again come back seldom: the delivery limit
 // of RabbitMQ 4 lasts for minutes. Once something is done all goes fast again.
 func TestAPauseGrows(t *testing.T) {
-	c, err := NewConsumer(ConsumerConfig{Endpoint: Endpoint{URL: "amqp://localhost"}, Queue: "q", Receiver: Events[*ordering.Event](nil)})
+	unused := Owner(func(context.Context) (Term, error) { return nil, errors.New("nobody consumes") })
+	c, err := NewConsumer(ConsumerConfig{Endpoint: Endpoint{URL: "amqp://localhost"}, Queue: "q", Receiver: unused})
 	require.NoError(t, err)
 	wait := func(progress bool) time.Duration {
 		var p pause

@@ -16,7 +16,7 @@ func (p *Publisher) Metrics(context.Context) ([]view.Metric, error) {
 		backup = 1
 	}
 	return []view.Metric{
-		{Name: "interlock.backup.active", Unit: "1", Help: "1 while events go by the backup channel, else 0.", Points: view.One(backup)},
+		{Name: "interlock.backup.active", Unit: "{state}", Help: "1 while events go by the backup channel, else 0.", Points: view.One(backup)},
 		{Name: "interlock.backup.switches", Unit: "{switch}", Help: "Changes of the active channel.", Grows: true, Points: view.One(stats.Switches)},
 		{Name: "interlock.backup.events", Unit: "{event}", Help: "Events by the channel that confirmed them; failed: attempts that neither confirmed.", Grows: true,
 			Attribute: "interlock.channel", Points: []view.Point{

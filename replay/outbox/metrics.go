@@ -33,7 +33,7 @@ func (r *Relay) Metrics(context.Context) ([]view.Metric, error) {
 		active = 1
 	}
 	return []view.Metric{
-		{Name: "interlock.relay.active", Unit: "1", Help: "1 while it is the relay that sends, else 0.", Points: view.One(active)},
+		{Name: "interlock.relay.active", Unit: "{state}", Help: "1 while it is the relay that sends, else 0.", Points: view.One(active)},
 		{Name: "interlock.relay.confirmed", Unit: "{event}", Help: "Events confirmed by the publisher.", Grows: true, Points: view.One(stats.Confirmed)},
 		{Name: "interlock.relay.failures", Unit: "{attempt}", Help: "Failed attempts to publish.", Grows: true, Points: view.One(stats.Failures)},
 		{Name: "interlock.relay.failing", Unit: "{event}", Help: "Events that have failed and are not confirmed yet.", Points: view.One(stats.Failing)},

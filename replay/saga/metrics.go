@@ -2,12 +2,14 @@ package saga
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 var _ view.Metered = (*Coordinator)(nil)
@@ -20,7 +22,11 @@ func (c *Coordinator) Metrics(ctx context.Context) ([]view.Metric, error) {
 	if err != nil {
 		return list, err
 	}
-	list = slices.DeleteFunc(list, func(m view.Metric) bool { return strings.HasPrefix(m.Name, "interlock.parked.") })
+	list = slices.DeleteFunc(list, func(m view.Metric) bool {
+		return m.Name == "interlock.stopped" || strings.HasPrefix(m.Name, "interlock.parked.")
+	})
+	stopped := c.Err()
+	list = append(list, view.Stopped(errors.Is(stopped, ordering.ErrFenced), stopped != nil && !errors.Is(stopped, ErrClosed)))
 	runs, age, err := c.activeRuns(ctx)
 	if err != nil {
 		return list, err

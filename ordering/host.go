@@ -89,7 +89,7 @@ func (host[T]) SpreadError(p core.ParkingState) error {
 
 func (host[T]) NotParkedError(key lockkeys.Key, at uint64) error {
 	if at != 0 {
-		return fmt.Errorf("%w: %s, from %s on: look again", ErrNotParked, key, PositionAt(key, at))
+		return fmt.Errorf("%w as it was seen: %s, from %s on: look again", ErrNotParked, key, PositionAt(key, at))
 	}
 	return fmt.Errorf("%w: %s", ErrNotParked, key)
 }

@@ -143,7 +143,7 @@ func (s *Sequencer[T]) attend() {
 		return
 	}
 	Attend(s.background, s.term, s, s.cfg.RequestInterval, func(r Request) bool {
-		at, err := parseTarget(r.Action.Target)
+		at, _, err := ParseTarget(r.Action.Target)
 		if err != nil {
 			return true // Act says what is wrong
 		}

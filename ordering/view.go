@@ -85,33 +85,46 @@ func viewStored(ctx context.Context, r Reader, q view.Query, mine func(stream lo
 	return v
 }
 
-// Act implements [view.Operated] with Resume, Skip and Drop. The target is the position
-// from which on a stream is closed, as in a Parking. If it is closed elsewhere by then,
-// nothing is done, and the error wraps [ErrNotParked]: another event is not given up in
-// place of the one that an operator has seen.
+// Act implements [view.Operated] with Resume, Skip and Drop. The target is that of a row of
+// the View: the position from which on a stream is closed, and the parking. If it is not
+// closed there and by that any more, nothing is done, and the error wraps [ErrNotParked]:
+// another event is not given up in place of the one that an operator has seen, nor one that
+// came in place of a number that was missing.
 func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
 	kinds := map[string]core.DecisionKind{view.Resume: core.Resume, view.Skip: core.SkipHead, view.Drop: core.Drop}
 	kind, known := kinds[a.Name]
 	if !known {
 		return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
 	}
-	at, err := parseTarget(a.Target)
+	at, parking, err := ParseTarget(a.Target)
 	if err != nil {
 		return err
 	}
-	return s.operate(ctx, &core.Decision{Kind: kind, Key: at.Stream, At: at.Place()})
+	return s.operate(ctx, &core.Decision{Kind: kind, Key: at.Stream, At: at.Place(), ID: parking})
 }
 
-// parseTarget parses the target of an action.
-func parseTarget(text string) (Position, error) {
-	list, err := ParseSequenceID(text, lockkeys.Root())
+// beforeID separates the position and the parking's ID in a target.
+const beforeID = " @"
+
+// target names what a stream is closed by, for an action.
+func (p *Parking) target() string { return p.Streams[0].Position().String() + beforeID + p.ID }
+
+// ParseTarget parses the target of an action on a parked stream, as [Sequencer.View] gives
+// it: the position from which on the stream is closed, and the ID of the parking. The error
+// wraps [view.ErrAction].
+func ParseTarget(text string) (at Position, parking string, err error) {
+	i := strings.LastIndex(text, beforeID)
+	if i < 0 || i+len(beforeID) == len(text) {
+		return at, "", fmt.Errorf("%w: %.200q names no parking: take the target from a list, as in \"client/42=7 @ID\"", view.ErrAction, text)
+	}
+	list, err := ParseSequenceID(text[:i], lockkeys.Root())
 	if err == nil && len(list) != 1 {
 		err = errors.New("it must be one")
 	}
 	if err != nil {
-		return Position{}, fmt.Errorf("%w: %.80q is no position: %w", view.ErrAction, text, err)
+		return at, "", fmt.Errorf("%w: %.200q is no position: %w", view.ErrAction, text[:i], err)
 	}
-	return list[0], nil
+	return list[0], text[i+len(beforeID):], nil
 }
 
 // parkedTable lists the parkings of streams that conflict with the query's key, and are mine.
@@ -148,7 +161,7 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 			Actions: []string{view.Resume, view.Skip, view.Drop},
 		}
 		if len(p.Streams) > 0 {
-			row.Target = p.Streams[0].Position().String()
+			row.Target = p.target()
 		}
 		t.Rows = append(t.Rows, row)
 	}

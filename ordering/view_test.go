@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/pause"
 )
 
 // A withdrawal fails and closes its account and, by a transfer behind it, another one; a
@@ -73,12 +74,12 @@ func TestView(t *testing.T) {
 			return r.seq.Act(dispatcher.WithOperator(t.Context(), "ann", "the client was called"), view.Action{Name: name, Target: target})
 		}
 		assert.ErrorIs(t, act("burn", "a=1"), view.ErrAction)
-		for _, target := range []string{"a", "a=1, b=1", "a//b=1", ""} {
+		for _, target := range []string{"a @X", "a=1, b=1 @X", "a//b=1 @X", "", "a=1", "a=1 @"} {
 			assert.ErrorIs(t, act("skip", target), view.ErrAction, target)
 		}
-		assert.ErrorIs(t, act("skip", "d=1"), ErrNotParked)
+		assert.ErrorIs(t, act("skip", "d=1 @X"), ErrNotParked)
 		for _, name := range []string{"resume", "skip", "drop"} { // a page that is old
-			assert.ErrorIs(t, act(name, "a=2"), ErrNotParked)
+			assert.ErrorIs(t, act(name, "a=2 @"+r.parked()[0].ID), ErrNotParked)
 		}
 		require.NoError(t, act("skip", parked.Rows[0].Target))
 		synctest.Wait()
@@ -93,11 +94,42 @@ func TestView(t *testing.T) {
 		t.Log("a button of an old page gives up what it was shown for, or nothing")
 		r.failing("second", errors.New("no money"))
 		r.offer(ev("second", "a=3"))
-		assert.ErrorIs(t, act("skip", "a=1"), ErrNotParked)
-		assert.ErrorContains(t, act("skip", "a=1"), "look again")
+		assert.ErrorIs(t, act("skip", parked.Rows[0].Target), ErrNotParked)
+		assert.ErrorContains(t, act("skip", parked.Rows[0].Target), "look again")
 		assert.Len(t, r.parked(), 1)
-		require.NoError(t, act("drop", "a=3"))
+		require.NoError(t, act("drop", "a=3 @"+r.parked()[0].ID))
 		assert.Empty(t, r.parked())
 		open()
+	})
+}
+
+// An operator sees that a number is missing and decides to skip it. By then the event with
+// this number has come, and is parked at the same place: it is not given up by that.
+func TestADecisionAboutAGapSparesTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, NewMemory())
+		r.start(Config[*Event]{GapTimeout: time.Second})
+		defer r.stop()
+		r.failing("late", errors.New("no money"))
+		target := func() string {
+			v, err := r.seq.View(t.Context(), view.Query{})
+			require.NoError(t, err)
+			require.Len(t, v.Tables[0].Rows, 1)
+			return v.Tables[0].Rows[0].Target
+		}
+		r.offer(ev("second", "a=2"))
+		pause.For(t.Context(), 2*time.Second)
+		gap := target()
+		r.offer(ev("late", "a=1"))
+		synctest.Wait()
+		event := target()
+		require.NotEqual(t, gap, event, "both are from a=1 on")
+		for _, name := range []string{view.Resume, view.Skip, view.Drop} {
+			require.ErrorIs(t, r.seq.Act(t.Context(), view.Action{Name: name, Target: gap}), ErrNotParked)
+		}
+		require.Equal(t, "late", r.parked()[0].Events[0].ID)
+		require.NoError(t, r.seq.Act(t.Context(), view.Action{Name: view.Skip, Target: event}))
+		synctest.Wait()
+		require.Equal(t, []string{"second"}, r.ran())
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/internal/sqldb"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -47,10 +46,10 @@ var ErrUnsigned = errors.New("sqlstore: a request must say who makes it and why:
 
 // Ask leaves a request for a consumer's term, "" for "default", and returns it. Who asks,
 // and why, is in ctx, see [dispatcher.WithOperator]; without either the error is
-// [ErrUnsigned]. The actions and targets are those of the Act of whatever works in the
-// term: for a sequencer Resume, Skip and Drop, and the position from which on a stream is
-// closed. If that is closed elsewhere by the time, nothing is done, and the request's Error
-// says so.
+// [ErrUnsigned]. The actions are those of the Act of whatever works in the
+// term, and the targets those of its View: for a sequencer Resume, Skip and Drop of a
+// parking. If that is not as it was seen by the time, nothing is done, and the request's
+// Error says so.
 //
 // Other errors wrap [ErrNoConsumer] or [view.ErrAction], or are of the database.
 func (o *Operator) Ask(ctx context.Context, consumer string, a view.Action) (r ordering.Request, err error) {
@@ -76,9 +75,9 @@ func (o *Operator) Ask(ctx context.Context, consumer string, a view.Action) (r o
 		return r, o.noConsumer(ctx, r.Consumer)
 	}
 	stream := ""
-	if list, err := ordering.ParseSequenceID(a.Target, lockkeys.Root()); err == nil && len(list) == 1 {
+	if at, _, err := ordering.ParseTarget(a.Target); err == nil {
 		err := each(ctx, o.store.db, func(scan func(...any) error) error { return scan(&stream) },
-			`SELECT stream FROM ordering_streams WHERE consumer = $1 AND stream = $2`, key, list[0].Stream.String())
+			`SELECT stream FROM ordering_streams WHERE consumer = $1 AND stream = $2`, key, at.Stream.String())
 		if err != nil {
 			return r, storeError("ask", err)
 		}

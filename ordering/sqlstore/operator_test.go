@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +91,20 @@ func (d *desk) reached(stream string) uint64 {
 	return n
 }
 
+// target returns the target of what closes a stream at a position.
+func (d *desk) target(position string) string {
+	d.Helper()
+	v, err := d.operator.Of("").View(d.Context(), view.Query{})
+	require.NoError(d, err)
+	for _, row := range v.Tables[0].Rows {
+		if strings.HasPrefix(row.Target, position+" @") {
+			return row.Target
+		}
+	}
+	require.Failf(d, "nothing is parked", "at %s: %v", position, v.Tables[0].Rows)
+	return ""
+}
+
 // ask leaves a request and waits for what becomes of it.
 func (d *desk) ask(a view.Action) ordering.Request {
 	d.Helper()
@@ -124,7 +139,7 @@ func TestOperatorBesideTheService(t *testing.T) {
 		require.Equal(t, []string{"2 parkings: an operator must decide"}, seen.Problems)
 		require.Len(t, seen.Tables[0].Rows, 2)
 		first := seen.Tables[0].Rows[0]
-		require.Equal(t, "a=1", first.Target)
+		require.True(t, strings.HasPrefix(first.Target, "a=1 @"))
 
 		skip := d.ask(view.Action{Name: view.Skip, Target: first.Target})
 		assert.Equal(t, "done", skip.State())
@@ -137,20 +152,21 @@ func TestOperatorBesideTheService(t *testing.T) {
 
 		t.Log("resumed by the page's way")
 		d.bad.Delete("second")
-		require.NoError(t, d.operator.Of("").Act(d.asAnn(), view.Action{Name: view.Resume, Target: "b=1"}))
+		require.NoError(t, d.operator.Of("").Act(d.asAnn(), view.Action{Name: view.Resume, Target: d.target("b=1")}))
 		require.Eventually(t, func() bool { return d.reached("b") == 1 }, time.Minute, 5*time.Millisecond)
 
 		t.Log("what was seen is not there any more")
 		d.park(s, "third", "a", 2)
-		for _, stale := range []view.Action{{Name: view.Skip, Target: "a=1"}, {Name: view.Drop, Target: "b=1"}, {Name: view.Skip, Target: "nowhere=1"}} {
+		for _, stale := range []view.Action{{Name: view.Skip, Target: first.Target}, {Name: view.Drop, Target: "b=1 @X"}, {Name: view.Skip, Target: "nowhere=1 @X"}, {Name: view.Skip, Target: "a=2 @X"}} {
 			assert.Contains(t, d.ask(stale).State(), "failed: "+ordering.ErrNotParked.Error(), stale)
 		}
 		assert.Contains(t, d.ask(view.Action{Name: "burn", Target: "a=2"}).State(), "use resume, skip or drop")
-		assert.Contains(t, d.ask(view.Action{Name: view.Skip, Target: "a"}).State(), "is no position")
+		assert.Contains(t, d.ask(view.Action{Name: view.Skip, Target: "a @X"}).State(), "is no position")
+		assert.Contains(t, d.ask(view.Action{Name: view.Skip, Target: "a=2"}).State(), "names no parking")
 		parked, err := s.Parked(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, parked, 1)
-		require.Error(t, d.operator.Of("").Act(d.asAnn(), view.Action{Name: view.Skip, Target: "b=7"}))
+		require.Error(t, d.operator.Of("").Act(d.asAnn(), view.Action{Name: view.Skip, Target: "b=7 @X"}))
 
 		names, err := d.operator.Consumers(t.Context())
 		require.NoError(t, err)
@@ -158,13 +174,13 @@ func TestOperatorBesideTheService(t *testing.T) {
 		require.NoError(t, s.Err(), "nobody took anything over")
 		list, err := d.operator.Requests(t.Context(), "default", 100)
 		require.NoError(t, err)
-		assert.Len(t, list, 8)
+		assert.Len(t, list, 10)
 		require.NoError(t, s.Close())
 		end, err := d.store.Begin(t.Context(), ordering.Consumer{})
 		require.NoError(t, err)
 		n, err := end.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{})
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, n, int64(8))
+		assert.GreaterOrEqual(t, n, int64(10))
 		list, err = d.operator.Requests(t.Context(), "", 100)
 		require.NoError(t, err)
 		assert.Empty(t, list)
@@ -183,9 +199,9 @@ func TestOperatorWhileNobodyWorks(t *testing.T) {
 		seen, err := d.operator.Of("").View(t.Context(), view.Query{})
 		require.NoError(t, err)
 		assert.Contains(t, seen.Problems, "nobody works on it: requests wait until somebody does")
-		waits, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Skip, Target: "a=1"})
+		waits, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Skip, Target: d.target("a=1")})
 		require.NoError(t, err)
-		back, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Drop, Target: "b=1"})
+		back, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Drop, Target: d.target("b=1")})
 		require.NoError(t, err)
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -212,9 +228,10 @@ func TestRequestThatWasBegun(t *testing.T) {
 	desks(t, func(t *testing.T, d *desk) {
 		s := d.serve("", nil)
 		d.park(s, "x", "a", 1)
+		seen := d.target("a=1")
 		require.NoError(t, s.Skip(d.asAnn(), lockkeys.Must("a"))) // carried out, and not noted
 		require.NoError(t, s.Close())
-		r, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Skip, Target: "a=1"})
+		r, err := d.operator.Ask(d.asAnn(), "", view.Action{Name: view.Skip, Target: seen})
 		require.NoError(t, err)
 		dead, err := d.store.Begin(t.Context(), ordering.Consumer{})
 		require.NoError(t, err)
@@ -249,10 +266,10 @@ func TestRequestToAPartition(t *testing.T) {
 				require.Len(t, v.Tables[0].Rows, 1, "a partition shows what is its own")
 				other := map[string]string{"a": "b", "b": "a"}[name]
 				require.ErrorIs(t, s.Resume(t.Context(), lockkeys.Must(other)), ordering.ErrNotOwned)
-				require.ErrorIs(t, s.Act(t.Context(), view.Action{Name: view.Skip, Target: other + "=1"}), ordering.ErrNotOwned)
+				require.ErrorIs(t, s.Act(t.Context(), view.Action{Name: view.Skip, Target: other + "=1 @X"}), ordering.ErrNotOwned)
 			}
 			for name := range partitions {
-				target := ordering.Position{Stream: lockkeys.Must(name), Number: round + 1}.String()
+				target := d.target(ordering.Position{Stream: lockkeys.Must(name), Number: round + 1}.String())
 				require.Equal(t, "done", d.ask(view.Action{Name: view.Skip, Target: target}).State(), target)
 			}
 		}

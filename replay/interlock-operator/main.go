@@ -4,7 +4,7 @@
 //
 //	go install github.com/interlock-go/interlock/replay/interlock-operator@latest
 //	interlock-operator -db ledger.db list
-//	interlock-operator -db ledger.db skip client/42/account/7=813 -why "case 17: paid by hand"
+//	interlock-operator -db ledger.db skip "client/42/account/7=813 @5JKJIPEJ7O53LRRUXTMEM4XE4Y" -why "case 17: paid by hand"
 //
 // It changes nothing by itself but leaves requests in the database, which the service
 // carries out within a second, or when it starts: see sqlstore.Operator. The password of a

@@ -132,7 +132,7 @@ func night(t *testing.T, store *sqlstore.Store, db string) {
 	require.NoError(t, json.Unmarshal([]byte(out), &seen), out)
 	require.Len(t, seen["payments"].Tables[0].Rows, 1)
 	payment := seen["payments"].Tables[0].Rows[0]
-	assert.Equal(t, account.String(), payment.Target)
+	assert.True(t, strings.HasPrefix(payment.Target, account.String()+" @"), payment.Target)
 	assert.Contains(t, payment.Cells[1], "rent")
 	run := seen["saga/default"].Tables[0].Rows[0]
 	assert.Contains(t, run.Cells[0], "parcel 7")

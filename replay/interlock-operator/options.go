@@ -19,7 +19,7 @@ Commands that look:
   requests          the latest requests, and what became of them
   serve ADDRESS     the same as a page, at http://ADDRESS/, read-only
 
-Commands that leave a request; TARGET is as list prints it:
+Commands that leave a request; TARGET is as list prints it, in quotes:
   resume TARGET     try it again
   skip TARGET       give it up, and go on behind it
   drop TARGET       give it up with all that waits behind it; of a saga: end it as it is

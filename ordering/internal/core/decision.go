@@ -16,6 +16,7 @@ type Decision struct {
 	Key   lockkeys.Key
 	Last  uint64 // with SkipTo: the last number
 	At    uint64 // if not 0: only if the stream is closed from this number on, as the operator has seen
+	ID    string // if not "": only if it is closed by the parking with this ID; another one may be at the same number
 	By    string // the operator
 	Why   error  // the reason, for records of events given up and numbers skipped
 	Owner any    // for the caller
@@ -183,7 +184,7 @@ func (m *Machine) begin(d *Decision) (over, blocked bool, err error) {
 			return false, true, nil
 		}
 		st := slots[0].stream
-		if d.Kind <= Drop && (st.parking == nil || d.At != 0 && d.At != st.parking.closes(st)) {
+		if d.Kind <= Drop && (st.parking == nil || d.At != 0 && d.At != st.parking.closes(st) || d.ID != "" && d.ID != st.parking.id) {
 			return true, false, m.cfg.Host.NotParkedError(d.Key, d.At)
 		}
 		d.stream, d.parking = st, st.parking

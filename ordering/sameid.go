@@ -24,7 +24,8 @@ type recentID struct {
 
 const told = 1
 
-const recentPlaces = 1 << 16
+// recentPlaces makes a table of 64 KiB, which stays in a core's cache.
+const recentPlaces = 1 << 13
 
 // see records an event that is about to run, or to wait. again reports whether
 // one with the same ID and other numbers came before, first whether this is the

@@ -249,6 +249,9 @@ func (b *sqlite) commit(ctx context.Context, tx *transaction, c *commit) error {
 	if err == nil && c.Marked {
 		err = forgetMark(ctx, tx, c.term.consumer, c.JobState.Positions, c.Event.ID)
 	}
+	if err == nil {
+		tx.staged.events++
+	}
 	return err
 }
 

@@ -35,8 +35,8 @@ func NewPostgres(ctx context.Context, p Pools) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Handlers.Close(), p.Own.Close(), p.Reads.Close())
 	}
-	b := &postgres{db: p.Own, handlers: p.Handlers, limit: &duration{}}
-	return &Store{db: p.Own, reads: p.Reads, writes: p.Handlers, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, limit: b.limit}, nil
+	b := &postgres{db: p.Own, handlers: p.Handlers, limit: &duration{}, measured: &measured{}}
+	return &Store{db: p.Own, reads: p.Reads, writes: p.Handlers, dialect: sqldb.PostgreSQL, backend: b, commits: &b.commits, limit: b.limit, measured: b.measured}, nil
 }
 
 // ErrPooled is wrapped by the error of opening a PostgreSQL database through a
@@ -57,6 +57,7 @@ type postgres struct {
 	db       *sql.DB
 	handlers *sql.DB
 	limit    *duration // of an effect
+	measured *measured
 	commits  atomic.Int64
 	doubts   doubts
 }
@@ -73,10 +74,11 @@ func (b *postgres) write(ctx context.Context, do step) error {
 	if err := do(ctx, &transaction{Tx: tx}); err != nil {
 		return err
 	}
+	committing := b.measured.begin()
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	b.commits.Add(1)
+	b.committed(committing, 0)
 	return nil
 }
 
@@ -136,9 +138,10 @@ func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session
 		return err
 	}
 	session.CommitWith(ctx, withCommit(own.commits))
+	committing := b.measured.begin()
 	switch err := tx.Commit(); {
 	case err == nil:
-		b.commits.Add(1)
+		b.committed(committing, len(own.commits))
 		return nil
 	case session.InDoubt():
 		b.doubts.add(session.Lock())
@@ -150,6 +153,12 @@ func (b *postgres) transact(ctx context.Context, conn *sql.Conn, session Session
 	default:
 		return b.explain(ctx, own, commitError(err))
 	}
+}
+
+// committed counts a transaction, whose COMMIT was sent then.
+func (b *postgres) committed(sent time.Time, events int) {
+	b.commits.Add(1)
+	b.measured.end(sent, events)
 }
 
 // explain returns the error of a transaction whose statements have failed.

@@ -32,12 +32,12 @@ func newSQLite(ctx context.Context, shared *shared, s SQLite) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := &duration{}
-	w, err := newWriter(ctx, shared, limit)
+	limit, m := &duration{}, &measured{}
+	w, err := newWriter(ctx, shared, limit, m)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: s.Own, reads: s.Reads, writes: shared.db, dialect: sqldb.SQLite, backend: &sqlite{writer: w, reads: s.Own}, commits: &w.commits, limit: limit}, nil
+	return &Store{db: s.Own, reads: s.Reads, writes: shared.db, dialect: sqldb.SQLite, backend: &sqlite{writer: w, reads: s.Own}, commits: &w.commits, limit: limit, measured: m}, nil
 }
 
 // sqlite is the backend of an SQLite database.

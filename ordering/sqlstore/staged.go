@@ -22,6 +22,7 @@ type staged struct {
 	numbers numbers
 	queue   queue
 	commits []*commit // of which the job states are to be written
+	events  int       // whose commits are written or staged
 }
 
 func (s *session) stage() *staged {

@@ -25,6 +25,7 @@ type Store struct {
 	commits *atomic.Int64
 	limit   *duration // of effects
 
+	measured  *measured
 	consumers consumers
 	gate      gate
 	solo      ordering.Solo

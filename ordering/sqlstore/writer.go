@@ -30,13 +30,14 @@ import (
 // an effect has failed, see [shared], and otherwise each in a transaction of its
 // own. Then no other request can undo it, and a failed commit is its own.
 type writer struct {
-	shared  *shared
-	token   int64     // of this session; a newer one in the database has it
-	group   group     // the goroutine's
-	session *session  // likewise
-	limit   *duration // of an effect
-	commits atomic.Int64
-	serving sync.WaitGroup
+	shared   *shared
+	token    int64     // of this session; a newer one in the database has it
+	group    group     // the goroutine's
+	session  *session  // likewise
+	limit    *duration // of an effect
+	measured *measured
+	commits  atomic.Int64
+	serving  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -50,6 +51,7 @@ type group struct {
 	begun   bool
 	alone   bool       // nobody joins
 	size    int        // requests so far
+	events  int        // of those that were written
 	written []*request // without an error
 	err     error      // of writing what was staged; then it must be undone
 }
@@ -60,8 +62,8 @@ const maxGroup = 512
 
 // newWriter begins a session, which ends the session of the previous owner of
 // the database.
-func newWriter(ctx context.Context, s *shared, limit *duration) (*writer, error) {
-	w := &writer{shared: s, limit: limit, session: newSession()}
+func newWriter(ctx context.Context, s *shared, limit *duration, m *measured) (*writer, error) {
+	w := &writer{shared: s, limit: limit, measured: m, session: newSession()}
 	err := s.alone(func(db *sql.DB) error {
 		return db.QueryRowContext(ctx, `UPDATE ordering_session SET token = token + 1 RETURNING token`).Scan(&w.token)
 	})
@@ -207,6 +209,7 @@ func (w *writer) serveOne(r *request) {
 		} else {
 			w.session.add(part)
 		}
+		g.events += part.events
 		g.written = append(g.written, r)
 		return
 	} else if err = lost; r.apply != nil {
@@ -282,6 +285,7 @@ func (w *writer) commit() {
 		w.abandon(true)
 		return
 	}
+	committing := w.measured.begin()
 	err := w.flush()
 	if err == nil {
 		err = w.shared.commit()
@@ -289,6 +293,7 @@ func (w *writer) commit() {
 	switch {
 	case err == nil:
 		w.commits.Add(1)
+		w.measured.end(committing, g.events)
 	case len(g.written) > 1:
 		w.abandon(true)
 		return

@@ -175,6 +175,9 @@ func (c *Coordinator) adopt(a *active, next *row) {
 			a.fresh[i] = true
 		}
 	}
+	if next.rec.direction() == Compensating && a.row.rec.direction() != Compensating {
+		c.back.Add(1)
+	}
 	parked := next.rec.Status == Parked && a.row.rec.Status != Parked
 	a.row = next
 	if parked {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/internal/safelog"
 	"github.com/interlock-go/interlock/internal/settings"
 	"github.com/interlock-go/interlock/ordering"
@@ -61,6 +62,10 @@ type Config struct {
 	MaxCrashes int
 	// StoreBackoff is the wait after an error of the store. Default: from 50 ms to 5 s.
 	StoreBackoff dispatcher.Backoff
+	// Measure, if set, is told how long each call of DoTx, UndoTx, Do and Undo of a step
+	// took, by several goroutines at once. It must return at once and not panic. Package
+	// telemetry has one. Default: nothing is measured.
+	Measure func(view.Step)
 	// Logger gets what an operator should know. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -54,6 +54,7 @@ type Coordinator struct {
 	tasks   sync.WaitGroup
 	taking  chan struct{} // has room for one, who takes up runs
 	doubt   atomic.Bool   // the answer to that was lost
+	back    atomic.Int64  // runs that have turned back
 	log     loglimit.Limit
 
 	mu struct {

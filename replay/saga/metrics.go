@@ -16,7 +16,8 @@ var _ view.Metered = (*Coordinator)(nil)
 
 // Metrics implements [view.Metered]: what package telemetry collects. They are those of the
 // coordinator's dispatcher, whose messages are runs, which are held as long as they last,
-// and steps; and the runs by status, which it reads from the database.
+// and steps; the runs that turned back; and the runs by status, which it reads from the
+// database.
 func (c *Coordinator) Metrics(ctx context.Context) ([]view.Metric, error) {
 	list, err := c.d.Metrics(ctx)
 	if err != nil {
@@ -27,6 +28,7 @@ func (c *Coordinator) Metrics(ctx context.Context) ([]view.Metric, error) {
 	})
 	stopped := c.Err()
 	list = append(list, view.Stopped(errors.Is(stopped, ordering.ErrFenced), stopped != nil && !errors.Is(stopped, ErrClosed)))
+	list = append(list, view.Metric{Name: "interlock.saga.compensations", Unit: "{run}", Help: "Runs that turned back, to be compensated, since the coordinator began.", Grows: true, Points: view.One(c.back.Load())})
 	runs, age, err := c.activeRuns(ctx)
 	if err != nil {
 		return list, err

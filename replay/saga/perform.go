@@ -83,6 +83,7 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 	if undoes {
 		do, kind = s.undo, undone
 	}
+	do = c.measured(a.def, do)
 	call := Call{Saga: a.row.id, Step: s.name, Undo: undoes, Attempt: a.row.rec.Steps[l.step].Failed + 1}
 	if s.inTx {
 		return c.done(ctx, l, commitment{in: input{kind: kind, step: l.step}, limit: s.timeout, change: func(ctx context.Context, tx *sql.Tx, state []byte) ([]byte, error) {

@@ -12,8 +12,8 @@
 //	exporter, err := prometheus.New(prometheus.WithProducer(metrics))
 //
 // Counts are taken from the sources when the reader asks, so they cost a message nothing.
-// Durations are those of [dispatcher.Config.Measure], in buckets that are atomic counters.
-// METRICS.md lists all of them, and says how their distributions are to be read. There is
+// Durations are those of [dispatcher.Config.Measure], and of commits and steps of sagas, see
+// [Metrics.Commits] and [Metrics.Steps], in buckets that are atomic counters. METRICS.md lists all of them, and says how their distributions are to be read. There is
 // no label with a key, an ID or an error's text, so the number of time series does not grow
 // with the traffic.
 //

@@ -31,7 +31,7 @@ func errorType(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, dispatcher.ErrTimeout):
+	case errors.Is(err, dispatcher.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return 2
 	case errors.Is(err, dispatcher.ErrHoldTimeout):
 		return 3
@@ -59,7 +59,7 @@ func (d *durations) measure(m dispatcher.Measurement) {
 	}
 }
 
-// collect adds the points of the dispatcher with this name.
+// collect implements measured.
 func (d *durations) collect(c *collection, name string) {
 	own := []attribute.KeyValue{nameKey.String(name)}
 	for i := range d.process {
@@ -70,18 +70,18 @@ func (d *durations) collect(c *collection, name string) {
 			attributes = append(attributes, semconv.ErrorTypeKey.String(errorTypes[i]))
 		}
 		if p := d.process[i].point(); p.Count > 0 || i == 0 {
-			c.histogram("messaging.process.duration", "Time in the handler, all attempts together, of a sample of messages.", p, attributes)
+			c.histogram("messaging.process.duration", "s", "Time in the handler, all attempts together, of a sample of messages.", p, attributes)
 		}
 	}
-	c.histogram("interlock.dispatcher.queue.duration", "Time from the submission to the first attempt, of a sample of messages.", d.queue.point(), own)
-	c.histogram("interlock.dispatcher.lock.wait.duration", "Time behind conflicting messages, of all messages that had to wait.", d.wait.point(), own)
-	c.histogram("interlock.dispatcher.hold.duration", "Time that keys were kept after the handler had returned, of all messages that were held.", d.hold.point(), own)
+	c.histogram("interlock.dispatcher.queue.duration", "s", "Time from the submission to the first attempt, of a sample of messages.", d.queue.point(), own)
+	c.histogram("interlock.dispatcher.lock.wait.duration", "s", "Time behind conflicting messages, of all messages that had to wait.", d.wait.point(), own)
+	c.histogram("interlock.dispatcher.hold.duration", "s", "Time that keys were kept after the handler had returned, of all messages that were held.", d.hold.point(), own)
 }
 
 // histogram adds a point to a histogram.
-func (c *collection) histogram(name, help string, p metricdata.HistogramDataPoint[float64], attributes []attribute.KeyValue) {
+func (c *collection) histogram(name, unit, help string, p metricdata.HistogramDataPoint[float64], attributes []attribute.KeyValue) {
 	p.Attributes, p.StartTime, p.Time = attribute.NewSet(attributes...), c.begun, c.now
-	m := c.metric(name, "s", help)
+	m := c.metric(name, unit, help)
 	h, _ := m.Data.(metricdata.Histogram[float64])
 	h.Temporality = metricdata.CumulativeTemporality
 	h.DataPoints = append(h.DataPoints, p)

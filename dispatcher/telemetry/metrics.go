@@ -37,13 +37,19 @@ type Metrics struct {
 	begun time.Time
 
 	mu       sync.Mutex
-	measured []named[*durations]
+	measured []named[measured]
 	sources  []named[view.Metered]
 }
 
 type named[T any] struct {
 	name string
 	of   T
+}
+
+// measured has histograms of its own.
+type measured interface {
+	// collect adds their points, with the name of what is measured.
+	collect(c *collection, name string)
 }
 
 var _ metric.Producer = (*Metrics)(nil)
@@ -55,16 +61,33 @@ func NewMetrics() *Metrics { return &Metrics{begun: time.Now()} }
 // collected from now on, with the attribute interlock.name or messaging.destination.name.
 // Dispatchers with the same name have their durations in common.
 func (c *Metrics) Measure(name string) func(dispatcher.Measurement) {
+	return measuredAs(c, name, func() *durations { return new(durations) }).measure
+}
+
+// Commits returns the function for sqlstore's Store.Measure, by which the commits of a store
+// are collected from now on, with the attribute interlock.name.
+func (c *Metrics) Commits(name string) func(view.Commit) {
+	return measuredAs(c, name, func() *commits { return new(commits) }).measure
+}
+
+// Steps returns the function for Measure of saga's Config, by which the calls of steps are
+// collected from now on, with the attribute interlock.name.
+func (c *Metrics) Steps(name string) func(view.Step) {
+	return measuredAs(c, name, func() *steps { return &steps{of: map[step]*histogram{}} }).measure
+}
+
+// measuredAs returns the histograms of a kind that have a name, and makes them if necessary.
+func measuredAs[M measured](c *Metrics, name string, empty func() M) M {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.measured {
-		if m.name == name {
-			return m.of.measure
+		if of, is := m.of.(M); is && m.name == name {
+			return of
 		}
 	}
-	d := new(durations)
-	c.measured = append(c.measured, named[*durations]{name, d})
-	return d.measure
+	of := empty()
+	c.measured = append(c.measured, named[measured]{name, of})
+	return of
 }
 
 // Add collects the metrics of a source from now on, with its name as the attribute
@@ -83,13 +106,13 @@ func (c *Metrics) Add(name string, source view.Metered) error {
 	return nil
 }
 
-// Remove ends the collection of a source and of the durations with this name, as when it
+// Remove ends the collection of a source and of what is measured with this name, as when it
 // was closed for good. It does nothing if there is no such name.
 func (c *Metrics) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sources = slices.DeleteFunc(slices.Clone(c.sources), func(s named[view.Metered]) bool { return s.name == name })
-	c.measured = slices.DeleteFunc(slices.Clone(c.measured), func(m named[*durations]) bool { return m.name == name })
+	c.measured = slices.DeleteFunc(slices.Clone(c.measured), func(m named[measured]) bool { return m.name == name })
 }
 
 // Produce implements [metric.Producer]. The error joins those of sources that could not

@@ -209,6 +209,62 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
+// TestCommits: how long commits took, and how many events shared one.
+func TestCommits(t *testing.T) {
+	metrics := telemetry.NewMetrics()
+	tell := metrics.Commits("ledger")
+	for _, events := range []int{0, 1, 3, 4, 5, 5000} {
+		tell(view.Commit{Events: events, Took: 2 * time.Millisecond})
+	}
+	metrics.Commits("ledger")(view.Commit{Events: 2, Took: time.Millisecond}) // of another one with the name
+	metrics.Measure("ledger")(dispatcher.Measurement{Waited: time.Second})
+
+	got, err := read(t, metrics)
+	require.NoError(t, err)
+	took := histograms(t, got["interlock.store.commit.duration"])["ledger"]
+	require.EqualValues(t, 7, took.Count)
+	require.InDelta(t, 0.013, took.Sum, 1e-9)
+	require.Equal(t, "s", got["interlock.store.commit.duration"].Unit)
+	size := histograms(t, got["interlock.store.group.size"])["ledger"]
+	require.Equal(t, []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, size.Bounds)
+	require.Equal(t, []uint64{1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, 1}, size.BucketCounts)
+	require.InDelta(t, 5015, size.Sum, 1e-9)
+	require.Equal(t, "{event}", got["interlock.store.group.size"].Unit)
+
+	metrics.Remove("ledger")
+	got, err = read(t, metrics)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+// TestSteps: how long calls of steps took, by step, by what they do, and by error.
+func TestSteps(t *testing.T) {
+	metrics := telemetry.NewMetrics()
+	tell := metrics.Steps("checkouts")
+	got, err := read(t, metrics)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	for _, s := range []view.Step{
+		{Saga: "checkout", Name: "pay", Took: time.Second},
+		{Saga: "checkout", Name: "pay", Took: 2 * time.Second},
+		{Saga: "checkout", Name: "pay", Took: 3 * time.Second, Err: context.DeadlineExceeded},
+		{Saga: "checkout", Name: "pay", Took: 4 * time.Second, Undo: true},
+		{Saga: "return", Name: "pay", Took: 5 * time.Second, Err: errors.New("refused")},
+	} {
+		tell(s)
+	}
+	got, err = read(t, metrics)
+	require.NoError(t, err)
+	sums := map[string]float64{}
+	for labels, p := range histograms(t, got["interlock.saga.step.duration"]) {
+		sums[labels] = p.Sum
+	}
+	require.Equal(t, map[string]float64{ // the error, the action, the source, the saga and the step
+		"do checkouts checkout pay": 3, "timeout do checkouts checkout pay": 3,
+		"undo checkouts checkout pay": 4, "_OTHER do checkouts return pay": 5,
+	}, sums)
+}
+
 // away is a source whose database is away.
 type away struct{}
 

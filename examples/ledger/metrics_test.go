@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,29 +23,6 @@ const (
 	dashboard = "../../dispatcher/telemetry/scrape/dashboard.json"
 	alerts    = "../../dispatcher/telemetry/scrape/alerts.yml"
 )
-
-// panelQueries returns the queries of the dashboard, as Grafana sends them for all sources.
-func panelQueries(t *testing.T) (queries []string) {
-	text, err := os.ReadFile(dashboard)
-	require.NoError(t, err)
-	var d struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	require.NoError(t, json.Unmarshal(text, &d))
-	require.NotEmpty(t, d.Panels)
-	for _, p := range d.Panels {
-		require.NotEmpty(t, p.Targets, p.Title)
-		for _, q := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5s", "$name", ".*").Replace(q.Expr)
-			require.NotContains(t, expr, "$", p.Title)
-			queries = append(queries, expr)
-		}
-	}
-	return queries
-}
 
 // depositing keeps deposits to two accounts coming until ctx ends.
 func depositing(ctx context.Context, t *testing.T, url string) (wait func()) {
@@ -72,27 +46,19 @@ func depositing(ctx context.Context, t *testing.T, url string) (wait func()) {
 }
 
 // TestDashboard: while the ledger works, each query of the dashboard gives numbers, in
-// Prometheus.
+// Prometheus. Those about sagas are tested where there are some.
 func TestDashboard(t *testing.T) {
 	s := serve(t)
 	prometheus := promtest.Start(t, strings.TrimPrefix(s.url, "http://"))
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := depositing(ctx, t, s.url)
-	missing := panelQueries(t)
-	var last string
-	if !assert.Eventually(t, func() bool {
-		var left []string
-		for _, q := range missing {
-			values, err := prometheus.Query(ctx, q)
-			if err != nil || len(values) == 0 || math.IsNaN(values[0]) {
-				left, last = append(left, q), fmt.Sprint(values, err)
-			}
+	var queries []string
+	for _, panel := range promtest.Panels(t, dashboard) {
+		if !strings.HasPrefix(panel.Title, "Sagas: ") {
+			queries = append(queries, panel.Queries...)
 		}
-		missing = left
-		return len(left) == 0
-	}, 2*time.Minute, 200*time.Millisecond) {
-		t.Errorf("these give no numbers (the last one: %s):\n%s", last, strings.Join(missing, "\n"))
 	}
+	prometheus.AwaitNumbers(t, queries)
 	for _, rule := range regexp.MustCompile(`expr: >-\n\s+(.*)`).FindAllStringSubmatch(text(t, alerts), -1) {
 		values, err := prometheus.Query(ctx, rule[1])
 		assert.NoError(t, err, rule[1])

@@ -18,6 +18,7 @@ import (
 	"github.com/interlock-go/interlock/examples/ledger/internal/store"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
 // term is a period in which the database is this program's, and the service runs:
@@ -85,6 +86,9 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 	}
 	if o.listen != "" {
 		cfg.Measure = t.metrics.Measure(service.Name)
+		if numbers, is := t.store.Numbers().(*sqlstore.Store); is {
+			numbers.Measure(t.metrics.Commits(service.Name))
+		}
 	}
 	if in.source != nil {
 		cfg.OnBefore = t.earlier.before

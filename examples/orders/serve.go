@@ -12,9 +12,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/inspect"
-	"github.com/interlock-go/interlock/dispatcher/telemetry"
 	"github.com/interlock-go/interlock/dispatcher/telemetry/scrape"
-	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/examples/orders/internal/inventory"
 	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
@@ -43,7 +41,7 @@ func (o *options) serveShop(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, sh.Close(), s.Close())
 	}
-	scraped, err := metrics(sh)
+	scraped, err := scrape.Handler(sh.Metrics)
 	if err != nil {
 		return errors.Join(err, page.Close(), sh.Close(), s.Close())
 	}
@@ -72,17 +70,6 @@ func watch(sh *shop.Shop, stderr io.Writer) (*health.Monitor, error) {
 		config.Sources = append(config.Sources, health.Source{Name: s.Name, Source: s.Source})
 	}
 	return health.New(config)
-}
-
-// metrics returns what Prometheus scrapes: the metrics of what the page shows.
-func metrics(sh *shop.Shop) (http.Handler, error) {
-	m := telemetry.NewMetrics()
-	for _, s := range sh.Sources() {
-		if err := m.Add(s.Name, s.Source.(view.Metered)); err != nil {
-			return nil, err
-		}
-	}
-	return scrape.Handler(m)
 }
 
 // guard asks for the token as the page's password, if there is one. Without one, the page

@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/interlock-go/interlock/examples/orders/internal/services"
 	"github.com/interlock-go/interlock/examples/orders/internal/shop"
 	"github.com/interlock-go/interlock/examples/orders/internal/web"
+	"github.com/interlock-go/interlock/internal/promtest"
 )
 
 // waitAtMost is after how long a test that waits counts as hanging.
@@ -145,6 +148,34 @@ func TestTheShopIsServed(t *testing.T) {
 	code, answer := p.do("PUT", "/orders/1", placement)
 	require.Equal(t, 202, code, answer)
 	p.requireStatus("1", order.Completed)
+	p.kill(t)
+}
+
+// While the shop works, each query of the dashboard that is about sagas, or about the store,
+// gives numbers, in Prometheus.
+func TestTheDashboard(t *testing.T) {
+	p := start(t, "-listen", "127.0.0.1:0", "-dir", t.TempDir(), "-unreliable", "0")
+	defer http.DefaultClient.CloseIdleConnections()
+	prometheus := promtest.Start(t, strings.TrimPrefix(p.url, "http://"))
+	var queries []string
+	for _, panel := range promtest.Panels(t, "../../dispatcher/telemetry/scrape/dashboard.json") {
+		if strings.HasPrefix(panel.Title, "Sagas: ") || strings.Contains(panel.Title, "commit") {
+			queries = append(queries, panel.Queries...)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var prometheusSees sync.WaitGroup
+	t.Cleanup(prometheusSees.Wait)
+	prometheusSees.Go(func() {
+		defer cancel()
+		prometheus.AwaitNumbers(t, queries)
+	})
+	for n := 0; ctx.Err() == nil; n++ { // every other order is for more than there is
+		placement := kettle(1 + int64(n%2)*5000)
+		placement.Lines[0].Product = product(7)
+		code, answer := p.do("PUT", fmt.Sprintf("/orders/%d", n), placement)
+		require.Equal(t, http.StatusAccepted, code, answer)
+	}
 	p.kill(t)
 }
 

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/interlock-go/interlock/dispatcher/telemetry"
+	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/examples/orders/internal/checkout"
 	"github.com/interlock-go/interlock/examples/orders/internal/order"
 	"github.com/interlock-go/interlock/examples/orders/internal/views"
@@ -26,8 +28,9 @@ import (
 // Shop is the order service.
 type Shop struct {
 	*views.Views
-	Sagas *saga.Coordinator
-	Log   *eventlog.Log
+	Sagas   *saga.Coordinator
+	Log     *eventlog.Log
+	Metrics *telemetry.Metrics // of Sources, of the store and of the steps
 
 	store  *sqlstore.Store
 	orders eventlog.Aggregate[order.Order]
@@ -46,7 +49,7 @@ func IsPostgres(database string) bool {
 // SQLite, and goes on with the checkouts that have not ended. With isolated, a checkout
 // keeps its order and its customer.
 func Open(ctx context.Context, database string, services checkout.Services, isolated bool, logger *slog.Logger) (_ *Shop, err error) {
-	s := &Shop{}
+	s := &Shop{Metrics: telemetry.NewMetrics()}
 	open, dialect := sqlite.Open, eventlog.SQLite
 	if IsPostgres(database) {
 		open, dialect = postgres.Open, eventlog.PostgreSQL
@@ -59,6 +62,7 @@ func Open(ctx context.Context, database string, services checkout.Services, isol
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	s.store.Measure(s.Metrics.Commits("shop"))
 	s.Log, err = eventlog.New(ctx, s.store.DB(), dialect, eventlog.Config{Prepare: s.store.Prepare, Logger: logger})
 	if err != nil {
 		return nil, err
@@ -67,9 +71,17 @@ func Open(ctx context.Context, database string, services checkout.Services, isol
 	if s.Views, err = views.Start(ctx, s.Log, s.store); err != nil {
 		return nil, err
 	}
-	s.Sagas, err = saga.New(ctx, saga.Config{Store: s.store, Record: checkout.Record(s.Log, s.orders), Workers: workers, Logger: logger},
-		saga.Register(checkout.Definition(services, isolated)))
-	return s, err
+	s.Sagas, err = saga.New(ctx, saga.Config{Store: s.store, Record: checkout.Record(s.Log, s.orders), Workers: workers,
+		Measure: s.Metrics.Steps("checkouts"), Logger: logger}, saga.Register(checkout.Definition(services, isolated)))
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range s.Sources() {
+		if err = s.Metrics.Add(source.Name, source.Source.(view.Metered)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // Close ends the shop. Checkouts go on when it is opened again.

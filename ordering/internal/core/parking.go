@@ -12,9 +12,9 @@ import (
 // grows when an event on several streams is held: nothing may overtake that on
 // any of them.
 //
-// Invariant: the closed streams of a held event all belong to one parking, or
-// to none while they are fed. A parking is in memory with all its streams, or
-// not at all: loading one of them loads the others.
+// Invariant: those of a held event's streams that are parked belong to one parking.
+// The others are fed, and join it when they come to the event. A parking is in memory
+// with all its streams, or not at all: loading one of them loads the others.
 type parking struct {
 	state   parkingState
 	id      string

@@ -75,10 +75,40 @@ func steps(d sqldb.Dialect) []string {
 		byConsumers(d),
 	}
 	if d == sqldb.PostgreSQL {
-		list = append(list, byFunctions)
+		return append(list, byFunctions, byRequests(d))
 	}
-	return append(list, byRequests(d))
+	return append(list, byRequests(d), asTheyCome)
 }
+
+// asTheyCome is the step of SQLite after which job states lie in the table in the order in
+// which they were written, and an index has their places. In the order of their places,
+// as before, each one of another stream was written into another page, and a page has room for
+// a dozen: an event with a row of its own took a fifth more processor time.
+const asTheyCome = `
+			DROP INDEX ordering_jobs_ended;
+			DROP INDEX ordering_jobs_decided;
+			ALTER TABLE ordering_jobs RENAME TO ordering_jobs_4;
+			CREATE TABLE ordering_jobs (
+				consumer  BIGINT NOT NULL,
+				stream    TEXT NOT NULL,
+				number    BIGINT NOT NULL,
+				event     TEXT NOT NULL,
+				hash      BLOB NOT NULL,
+				positions TEXT NOT NULL,
+				status    BIGINT NOT NULL,
+				attempts  BIGINT NOT NULL,
+				error     TEXT NOT NULL,
+				started   BIGINT NOT NULL,
+				ended     BIGINT NOT NULL,
+				decider   TEXT NOT NULL DEFAULT '',
+				reason    TEXT NOT NULL DEFAULT '',
+				reply     BLOB,
+				PRIMARY KEY (consumer, stream, number)
+			);
+			INSERT INTO ordering_jobs SELECT * FROM ordering_jobs_4 ORDER BY ended;
+			DROP TABLE ordering_jobs_4;
+			CREATE INDEX ordering_jobs_ended ON ordering_jobs (consumer, ended);
+			CREATE INDEX ordering_jobs_decided ON ordering_jobs (consumer, ended) WHERE decider <> ''`
 
 // byNumbers is the step after which events are identified by their numbers
 // instead of their IDs. Of two events with one ID only one had been stored, and

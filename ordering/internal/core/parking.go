@@ -12,9 +12,12 @@ import (
 // grows when an event on several streams is held: nothing may overtake that on
 // any of them.
 //
-// Invariant: those of a held event's streams that are parked belong to one parking.
-// The others are fed, and join it when they come to the event. A parking is in memory
-// with all its streams, or not at all: loading one of them loads the others.
+// When an event is held, the parkings of its streams become one. Those of its streams
+// that are fed at that time have none: each of them is closed again, and joins, when it comes
+// to the event, whatever has become of the others by then.
+//
+// Invariant: a parking is in memory with all its streams, or not at all: loading one of
+// them loads the others.
 type parking struct {
 	state   parkingState
 	id      string

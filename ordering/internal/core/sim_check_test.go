@@ -359,7 +359,6 @@ func (c *checks) invariants(h *host) {
 		if e.state != Holding {
 			continue
 		}
-		var p *parking
 		for i := range e.Slots {
 			s := &e.Slots[i]
 			if holding[s.stream] == nil {
@@ -368,13 +367,6 @@ func (c *checks) invariants(h *host) {
 			holding[s.stream][s.Number]++
 			if !s.stream.isHeld(s.Number) {
 				c.fail("%v is on its way into the store, and %s is open there", d.m, describe(s.stream))
-			}
-			switch {
-			case s.stream.parking == nil: // it is fed, and joins the others when it comes to the event
-			case p == nil:
-				p = s.stream.parking
-			case s.stream.parking != p:
-				c.fail("%v is on its way into the store, and %s has not the parking of its other streams", d.m, describe(s.stream))
 			}
 		}
 	}

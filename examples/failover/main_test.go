@@ -13,11 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/interlock-go/interlock/examples/failover/internal/experiment"
 )
 
 // The processes of the experiment are this program, which is the test here.
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
+	if os.Getenv(experiment.ChildVariable) != "" {
 		os.Exit(beChild(os.Stdin, os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)

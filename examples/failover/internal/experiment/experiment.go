@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 
 // experiment is a broker, and the ways that are tried on it.
 type experiment struct {
-	*options
+	Config
 	broker *broker
 	dir    string
 	random *rand.Rand
@@ -43,13 +43,13 @@ type experiment struct {
 // next makes the next event, of a key.
 func (x *experiment) next(key int) feed.Order {
 	x.n++
-	work := max(0, float64(x.work)+x.random.NormFloat64()*float64(x.spread))
+	work := max(0, float64(x.Work)+x.random.NormFloat64()*float64(x.Spread))
 	return feed.Order{N: x.n, Key: key, Work: time.Duration(work)}
 }
 
 // start starts all ways.
 func (x *experiment) start(ctx context.Context) (err error) {
-	if x.ways, err = startWays(ctx, x.options, x.broker.node.URL(), x.dir); err != nil {
+	if x.ways, err = startWays(ctx, x.Config, x.broker.node.URL(), x.dir); err != nil {
 		return err
 	}
 	return x.broker.node.Sync()
@@ -81,12 +81,12 @@ func (x *experiment) sendThroughOutages(ctx context.Context) error {
 	killAfter := x.untilKill()
 	sinceKill, calmFor := 0, 0
 	pace := pace{due: time.Now()}
-	for i := range x.events {
+	for i := range x.Events {
 		phase := x.phase()
 		if err := pace.wait(ctx, x.gap(phase)); err != nil {
 			return err
 		}
-		o := x.next(x.random.IntN(x.keys))
+		o := x.next(x.random.IntN(x.Keys))
 		o.Due = time.Now()
 		if err := x.sendAll(o); err != nil {
 			return err
@@ -99,9 +99,9 @@ func (x *experiment) sendThroughOutages(ctx context.Context) error {
 		if phase != normal {
 			calmFor = 0
 		}
-		last := i+1 == x.events // after which there would be nothing to recover with
+		last := i+1 == x.Events // after which there would be nothing to recover with
 		if !last && sinceKill >= killAfter && calmFor >= min(calm, killAfter) {
-			if x.verbose {
+			if x.Verbose {
 				fmt.Fprintf(x.out, "kill after %d events\n", sinceKill)
 			}
 			x.broker.kill()
@@ -143,12 +143,12 @@ func (x *experiment) phase() phase {
 // gap is the time from event to event.
 func (x *experiment) gap(p phase) time.Duration {
 	if p == recovering {
-		return x.slow
+		return x.Slow
 	}
-	return x.every
+	return x.Every
 }
 
-func (x *experiment) untilKill() int { return x.killMin + x.random.IntN(x.killMax-x.killMin+1) }
+func (x *experiment) untilKill() int { return x.KillMin + x.random.IntN(x.KillMax-x.KillMin+1) }
 
 func (x *experiment) sendAll(o feed.Order) error {
 	for _, w := range x.ways {
@@ -179,7 +179,7 @@ func (x *experiment) finish(ctx context.Context, before []mark) error {
 			}
 			now := w.mark()
 			total += now.applied
-			if w.lossless() && now.different-before[i].different < x.events {
+			if w.lossless() && now.different-before[i].different < x.Events {
 				wait = stuck
 			}
 		}

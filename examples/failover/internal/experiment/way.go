@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"context"
@@ -47,7 +47,7 @@ type way struct {
 }
 
 // startWay starts the processes of a way, the consumer first.
-func startWay(ctx context.Context, o *options, k kind, broker, dir string) (_ *way, err error) {
+func startWay(ctx context.Context, o Config, k kind, broker, dir string) (_ *way, err error) {
 	w := &way{kind: k, numbers: map[int]uint64{}}
 	w.mu.seen = map[int]bool{}
 	toConsumer, err := listen()
@@ -60,8 +60,8 @@ func startWay(ctx context.Context, o *options, k kind, broker, dir string) (_ *w
 		return nil, err
 	}
 	defer toProducer.Close()
-	cfg := feed.Config{Broker: broker, Queue: "orders." + k.name, Type: o.queue,
-		Confirms: k.confirms, Dir: filepath.Join(dir, k.name), Workers: o.workers, Secret: make([]byte, 32)}
+	cfg := feed.Config{Broker: broker, Queue: "orders." + k.name, Type: o.Queue,
+		Confirms: k.confirms, Dir: filepath.Join(dir, k.name), Workers: o.Workers, Secret: make([]byte, 32)}
 	_, _ = rand.Read(cfg.Secret) // never fails
 	if err := os.Mkdir(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: if that is of an earlier run, choose another -dir", err)
@@ -159,7 +159,7 @@ func (w *way) kill() {
 }
 
 // startWays starts all ways at once, each with a folder of its own in dir.
-func startWays(ctx context.Context, o *options, broker, dir string) (ways []*way, err error) {
+func startWays(ctx context.Context, o Config, broker, dir string) (ways []*way, err error) {
 	ways = make([]*way, len(kinds))
 	errs := make([]error, len(kinds))
 	var starting sync.WaitGroup

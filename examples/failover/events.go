@@ -1,8 +1,4 @@
-// Package numbered is the way of this library: the producer has an outbox,
-// which numbers the events of each key, and sends them through RabbitMQ or,
-// while that is down, over HTTP; the consumer puts both channels into one
-// sequencer, which asks the outbox for what neither has brought.
-package numbered
+package main
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package numbered
+package main
 
 import (
 	"context"
@@ -21,10 +21,10 @@ const (
 	gapTimeout = 20 * time.Millisecond // until the producer is asked for what is missing
 )
 
-// Consume is a consumer: a sequencer, with the broker and an HTTP server as its
+// consume is a consumer: a sequencer, with the broker and an HTTP server as its
 // sources, whose handler processes an event and then commits its effect
 // together with its numbers.
-func Consume(ctx context.Context, c *feed.Child) error {
+func consume(ctx context.Context, c *feed.Child) error {
 	store, err := sqlite.Open(ctx, filepath.Join(c.Dir, "consumer.db"))
 	if err != nil {
 		return err
@@ -53,11 +53,11 @@ func Consume(ctx context.Context, c *feed.Child) error {
 		return err
 	}
 	defer stop()
-	return consume(ctx, c, sequencer)
+	return fromBroker(ctx, c, sequencer)
 }
 
-// consume takes events from the broker until the end.
-func consume(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer[feed.Order]) error {
+// fromBroker takes events from the broker until the end.
+func fromBroker(ctx context.Context, c *feed.Child, sequencer *ordering.Sequencer[feed.Order]) error {
 	consumer, err := rabbitmq.NewConsumer(rabbitmq.ConsumerConfig{
 		Endpoint: endpoint(c), Queue: c.Queue, Receiver: rabbitmq.Events(sequencer), Prefetch: prefetch,
 	})

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 )
 
 // draw writes the picture, if one is wanted.
-func (o *options) draw(runs []measure.Run) error {
-	if o.plot == "" {
+func (o Config) draw(runs []measure.Run) error {
+	if o.Plot == "" {
 		return nil
 	}
 	panels := make([]plot.Panel, len(runs))
 	for i, r := range runs {
 		panels[i] = plot.Panel{Title: kinds[i].name, Run: r}
 	}
-	f, err := os.Create(o.plot)
+	f, err := os.Create(o.Plot)
 	if err != nil {
 		return err
 	}

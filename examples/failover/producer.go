@@ -1,4 +1,4 @@
-package numbered
+package main
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/interlock-go/interlock/replay/outbox"
 )
 
-// Produce is a producer. It commits an order with its event in the outbox,
+// produce is a producer. It commits an order with its event in the outbox,
 // whose relay sends it.
-func Produce(ctx context.Context, c *feed.Child) error {
+func produce(ctx context.Context, c *feed.Child) error {
 	db, err := c.OpenDB(ctx, "producer.db", feed.OrdersSchema)
 	if err != nil {
 		return err

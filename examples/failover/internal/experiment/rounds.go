@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 
 // inTurn gives the keys their turns: the event before one of a key is done long
 // before it comes. So nothing has to wait for the sake of order.
-func (x *experiment) inTurn(i int) int { return i % x.keys }
+func (x *experiment) inTurn(i int) int { return i % x.Keys }
 
 // atRandom draws a key: now and then an event has to wait for the one before
 // it, if its way keeps the order.
-func (x *experiment) atRandom(int) int { return x.random.IntN(x.keys) }
+func (x *experiment) atRandom(int) int { return x.random.IntN(x.Keys) }
 
 // compare measures latencies without outages: the ways take turns with the same
 // events. A round for warming up comes first.
 func (x *experiment) compare(ctx context.Context, key func(i int) int) (_ measure.Rounds, err error) {
 	var rounds measure.Rounds
-	for range x.rounds + 1 {
-		orders := make([]feed.Order, x.round)
+	for range x.Rounds + 1 {
+		orders := make([]feed.Order, x.Round)
 		for i := range orders {
 			orders[i] = x.next(key(i))
 		}
@@ -44,7 +44,7 @@ func (x *experiment) latency(ctx context.Context, w *way, orders []feed.Order) (
 	before := w.mark()
 	pace := pace{due: time.Now()}
 	for _, o := range orders {
-		if err := pace.wait(ctx, x.every); err != nil {
+		if err := pace.wait(ctx, x.Every); err != nil {
 			return 0, err
 		}
 		o.Due = time.Now()

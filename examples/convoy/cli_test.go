@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/examples/convoy/internal/conductor"
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 )
 
 // convoy runs the program.
@@ -31,8 +36,8 @@ func TestWithItsOwnServers(t *testing.T) {
 func TestQueuesOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	o := newOptions(t)
-	o.send(t, numbered{transaction{ID: "create", Op: create, Order: order}, 1})
-	code, _, stderr := convoy(t.Context(), "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix)
+	o.send(t, numbered{ledger.Transaction{ID: "create", Op: ledger.Create, Order: order}, 1})
+	code, _, stderr := convoy(t.Context(), "-db", o.DB, "-amqp", o.AMQP, "-prefix", o.Prefix)
 	require.Equal(t, exitBad, code)
 	assert.Contains(t, stderr, "there are orders of an earlier run: give an empty database with -db, and other queues with -prefix")
 }
@@ -43,7 +48,7 @@ func TestInterrupted(t *testing.T) {
 	o := newOptions(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	code, _, stderr := convoy(ctx, "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix, "-latency", "1m")
+	code, _, stderr := convoy(ctx, "-db", o.DB, "-amqp", o.AMQP, "-prefix", o.Prefix, "-latency", "1m")
 	require.Equal(t, exitBad, code)
 	assert.Contains(t, stderr, "context deadline exceeded")
 }
@@ -52,14 +57,15 @@ func TestInterrupted(t *testing.T) {
 func TestLeash(t *testing.T) {
 	t.Parallel()
 	o := newOptions(t)
-	for _, as := range []string{asWorker, asProcessor} {
+	for _, as := range []string{conductor.AsWorker, conductor.AsProcessor} {
 		var stderr bytes.Buffer
-		c, err := o.start(&stderr, as, as, nil)
+		process := exec.CommandContext(t.Context(), os.Args[0], "-leashed", "-as", as, "-db", o.DB, "-amqp", o.AMQP, "-prefix", o.Prefix)
+		process.Stderr = &stderr
+		leash, err := process.StdinPipe()
 		require.NoError(t, err)
-		require.NoError(t, c.leash.Close())
-		<-c.done
-		require.NoError(t, c.err, stderr.String())
-		require.ErrorContains(t, c.fault(), as+" has ended by itself")
+		require.NoError(t, process.Start())
+		require.NoError(t, leash.Close())
+		require.NoError(t, process.Wait(), stderr.String())
 	}
 }
 

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/examples/convoy/internal/conductor"
+	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
 // Under load a processor is killed, and of three workers one is killed and two
@@ -19,28 +23,25 @@ func TestConvoy(t *testing.T) {
 	o := newOptions(t, "-orders", "200", "-length", "15", "-latency", "1ms")
 	store := o.openFor(t)
 	var stderr bytes.Buffer
-	c := &conductor{options: o, script: o.write(), db: store.DB(), stderr: &syncWriter{w: &stderr}}
-	require.NoError(t, c.requireEmpty(t.Context()))
-	require.NoError(t, c.perform(t.Context()), "%s", &stderr)
+	c := conductor.New(o.convoy(), store.DB(), &stderr)
+	require.NoError(t, c.Perform(t.Context()), "%s", &stderr)
 
-	left := map[string]int{}
-	for _, child := range c.children {
-		left[child.left]++
-	}
-	assert.Equal(t, map[string]int{killed: 2, stopped: 2, stayed: 4}, left)
-	r, err := c.look(t.Context(), store)
+	r, err := c.Look(t.Context(), store)
 	require.NoError(t, err)
 	var summary bytes.Buffer
-	r.write(&summary)
-	require.NoError(t, r.failure(), "%s\n%s", &summary, &stderr)
+	r.Write(&summary)
+	require.NoError(t, r.Failure(), "%s\n%s", &summary, &stderr)
+	for how, times := range map[string]int{"killed": 2, "stopped": 2, "stayed": 4} {
+		assert.Equal(t, times, strings.Count(summary.String(), how), how)
+	}
 	assert.Contains(t, summary.String(), "give the streams their first 2 segments in common")
 	assert.Contains(t, summary.String(), "stream has ended")
-	for queue := range o.queues {
+	for queue := range o.Queues {
 		assert.Greater(t, len(ownersOf(t, store, queue)), 1, "queue %d was handed over", queue)
 	}
-	require.ErrorContains(t, c.requireEmpty(t.Context()), "give an empty database")
+	require.ErrorContains(t, c.Perform(t.Context()), "give an empty database")
 
-	stream := c.script.late.String()
+	stream := c.Script.Late.String()
 	for name, damage := range map[string]string{
 		"lost":         `DELETE FROM convoy_runs WHERE stream = $1 AND number = (SELECT max(number) FROM convoy_runs WHERE stream = $1)`,
 		"all lost":     `DELETE FROM convoy_runs WHERE stream = $1`,
@@ -52,13 +53,13 @@ func TestConvoy(t *testing.T) {
 		"not closed":   `UPDATE convoy_orders SET closed = false WHERE stream = $1`,
 		"not refused":  `DELETE FROM convoy_refusals WHERE transaction <> $1`,
 	} {
-		t.Run(name, func(t *testing.T) { requireFound(t, c, damage, stream) })
+		t.Run(name, func(t *testing.T) { requireFound(t, store, c, damage, stream) })
 	}
 }
 
 // requireFound checks that damage to the records is found. It is undone.
-func requireFound(t *testing.T, c *conductor, damage, stream string) {
-	tx, err := c.db.BeginTx(t.Context(), nil)
+func requireFound(t *testing.T, store *sqlstore.Store, c *conductor.Conductor, damage, stream string) {
+	tx, err := store.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback()) }()
 	changed, err := tx.ExecContext(t.Context(), damage, stream)
@@ -66,9 +67,7 @@ func requireFound(t *testing.T, c *conductor, damage, stream string) {
 	rows, err := changed.RowsAffected()
 	require.NoError(t, err)
 	require.Positive(t, rows)
-	r := &result{conductor: c, records: tx}
-	require.NoError(t, r.lookAtRuns(t.Context()))
-	require.NoError(t, r.lookAtOrders(t.Context()))
-	require.NoError(t, r.lookAtRefusals(t.Context()))
-	require.Error(t, r.failure())
+	r, err := c.LookAtRecords(t.Context(), tx)
+	require.NoError(t, err)
+	require.Error(t, r.Failure())
 }

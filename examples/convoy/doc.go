@@ -3,8 +3,8 @@
 // and each order is applied first in, first out, by processes that come and go.
 // README.md says how it works, and how to scale a service out like that.
 //
-// A process is a conductor, which starts all others and looks at what came of it;
-// a ledger processor (processor.go); or a worker (worker.go, owner.go, apply.go).
-// The rest makes up a ledger (script.go), sends it (publish.go), lets processes
-// come and go (conductor.go, process.go), and checks (look.go, numbers.go).
+// A process is a conductor, which starts all others and looks at what came of it
+// (internal/conductor); a ledger processor (processor.go); or a worker (worker.go,
+// owner.go, apply.go). They share a broker and a database (internal/site), and ledger
+// messages (internal/ledger).
 package main

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 	"github.com/interlock-go/interlock/internal/rabbittest"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
@@ -27,13 +28,13 @@ func newOptions(t *testing.T, flags ...string) *options {
 	require.NoError(t, err)
 	o, err := parseOptions(append([]string{"-db", s.postgres.Database(t), "-amqp", s.rabbit.URL(), "-prefix", rabbittest.Name(t)}, flags...), t.Output())
 	require.NoError(t, err)
-	o.logger = slog.New(slog.DiscardHandler)
+	o.Logger = slog.New(slog.DiscardHandler)
 	return o
 }
 
 func (o *options) openFor(t *testing.T) *sqlstore.Store {
 	t.Helper()
-	store, err := o.open(t.Context())
+	store, err := o.Open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store
@@ -62,46 +63,44 @@ func (o *options) send(t *testing.T, transactions ...numbered) {
 	t.Helper()
 	events := make([]*ordering.Event, len(transactions))
 	for i, n := range transactions {
-		e, err := n.event()
+		e, err := n.Event()
 		require.NoError(t, err)
 		e.Positions[0].Number = n.number
 		events[i] = e
 	}
-	require.NoError(t, o.publish(t.Context(), o.partitions().Route, events...))
+	require.NoError(t, o.Publish(t.Context(), o.Partitions().Route, events...))
 }
 
 type numbered struct {
-	transaction
+	ledger.Transaction
 	number uint64
+}
+
+// column returns the only column of the rows that a query gives.
+func column(t *testing.T, store *sqlstore.Store, query string, args ...any) (values []string) {
+	t.Helper()
+	rows, err := store.DB().QueryContext(t.Context(), query, args...)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var value string
+		require.NoError(t, rows.Scan(&value))
+		values = append(values, value)
+	}
+	require.NoError(t, rows.Err())
+	return values
 }
 
 // ownersOf returns who has had terms of a queue, in order.
 func ownersOf(t *testing.T, store *sqlstore.Store, queue int) (owners []string) {
 	t.Helper()
-	err := each(t.Context(), store.DB(), `SELECT queue, worker FROM convoy_terms ORDER BY term`, func(scan func(...any) error) error {
-		var at int
-		var worker string
-		err := scan(&at, &worker)
-		if at == queue {
-			owners = append(owners, worker)
-		}
-		return err
-	})
-	require.NoError(t, err)
-	return owners
+	return column(t, store, `SELECT worker FROM convoy_terms WHERE queue = $1 ORDER BY term`, queue)
 }
 
 // runsOf returns the transactions that had an effect, in order.
 func runsOf(t *testing.T, store *sqlstore.Store) (events []string) {
 	t.Helper()
-	err := each(t.Context(), store.DB(), `SELECT event FROM convoy_runs ORDER BY entry`, func(scan func(...any) error) error {
-		var event string
-		err := scan(&event)
-		events = append(events, event)
-		return err
-	})
-	require.NoError(t, err)
-	return events
+	return column(t, store, `SELECT event FROM convoy_runs ORDER BY entry`)
 }
 
 func requireRuns(t *testing.T, store *sqlstore.Store, want ...string) {
@@ -113,5 +112,5 @@ func requireRuns(t *testing.T, store *sqlstore.Store, want ...string) {
 // declare declares all queues.
 func (o *options) declare(t *testing.T) {
 	t.Helper()
-	require.NoError(t, o.withChannel(t.Context(), o.endpoint().Topology.Declare))
+	require.NoError(t, o.WithChannel(t.Context(), o.Endpoint().Topology.Declare))
 }

@@ -9,7 +9,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
+
+	"github.com/interlock-go/interlock/examples/convoy/internal/conductor"
 )
 
 // Exit codes.
@@ -37,7 +40,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, "convoy:", err)
 		return exitUsage
 	}
-	o.logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("process", o.name)
+	o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("process", o.name)
 	if err := o.act(ctx, stdin, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "convoy: %s: %v\n", o.name, err)
 		return exitBad
@@ -48,12 +51,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // act does what the options say.
 func (o *options) act(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	switch o.as {
-	case asProcessor:
+	case conductor.AsProcessor:
 		return o.process(o.leash(ctx, stdin))
-	case asWorker:
+	case conductor.AsWorker:
 		return o.work(o.leash(ctx, stdin))
 	}
-	return o.conduct(ctx, stdout, stderr)
+	return conductor.Run(ctx, o.convoy(), stdout, stderr)
+}
+
+// convoy is what the conductor is to run.
+func (o *options) convoy() conductor.Config {
+	return conductor.Config{Site: o.Site, Ledger: o.ledger, Workers: o.workers, Steady: o.steady,
+		Flags: []string{"-handlers", strconv.Itoa(o.handlers), "-latency", o.latency.String()}}
 }
 
 // leash returns a context that also ends with the input, if the process is on

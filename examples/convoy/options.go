@@ -5,43 +5,32 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/interlock-go/interlock/ordering/rabbitmq"
+	"github.com/interlock-go/interlock/examples/convoy/internal/conductor"
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
+	"github.com/interlock-go/interlock/examples/convoy/internal/site"
 )
 
-// What -as takes.
-const (
-	asConductor = "conductor"
-	asProcessor = "processor"
-	asWorker    = "worker"
-)
+// asConductor is what -as is by default: the conductor of a whole run, which starts all others.
+const asConductor = "conductor"
 
 // options is the command line.
 type options struct {
+	site.Site
 	as      string
 	name    string
-	db      string
-	amqp    string
-	prefix  string
-	queues  int
 	home    []int
 	leashed bool
 
 	handlers int
 	latency  time.Duration
 
-	orders  int
-	length  int
-	ledgers int
-	seed    uint64
+	ledger  ledger.Shape
 	workers int
 	steady  bool
-
-	logger *slog.Logger
 }
 
 // parseOptions reads the command line. A mistake in it is described to output,
@@ -57,18 +46,18 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	}
 	f.StringVar(&o.as, "as", asConductor, "what to be: the conductor of a whole run, which starts all others; one ledger processor; or one worker")
 	f.StringVar(&o.name, "name", "", "`name` of this process (default: what it is)")
-	f.StringVar(&o.db, "db", "", "`URL` of a PostgreSQL database, postgres://... (default: a server of the program's own)")
-	f.StringVar(&o.amqp, "amqp", "", "`URL` of a RabbitMQ broker, amqp://... (default: a node of the program's own)")
-	f.StringVar(&o.prefix, "prefix", "convoy", "what the names of the queues begin with")
-	f.IntVar(&o.queues, "queues", 4, "number of partitions, each with a queue; the same in all processes")
+	f.StringVar(&o.DB, "db", "", "`URL` of a PostgreSQL database, postgres://... (default: a server of the program's own)")
+	f.StringVar(&o.AMQP, "amqp", "", "`URL` of a RabbitMQ broker, amqp://... (default: a node of the program's own)")
+	f.StringVar(&o.Prefix, "prefix", "convoy", "what the names of the queues begin with")
+	f.IntVar(&o.Queues, "queues", 4, "number of partitions, each with a queue; the same in all processes")
 	f.StringVar(&home, "home", "", "`partitions` that a worker waits in line for at once, such as 0,2; for the others a moment later")
 	f.BoolVar(&o.leashed, "leashed", false, "end when the standard input does")
 	f.IntVar(&o.handlers, "handlers", 8, "transactions of a queue that a worker runs at the same time, at most")
 	f.DurationVar(&o.latency, "latency", 2*time.Millisecond, "let each transaction wait this long, as if for another service")
-	f.IntVar(&o.orders, "orders", 400, "number of orders in the ledger")
-	f.IntVar(&o.length, "length", 20, "transactions of an order, about")
-	f.IntVar(&o.ledgers, "ledgers", 10, "ledger messages that the transactions come in")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the ledger: the same seed makes the same one")
+	f.IntVar(&o.ledger.Orders, "orders", 400, "number of orders in the ledger")
+	f.IntVar(&o.ledger.Length, "length", 20, "transactions of an order, about")
+	f.IntVar(&o.ledger.Ledgers, "ledgers", 10, "ledger messages that the transactions come in")
+	f.Uint64Var(&o.ledger.Seed, "seed", 1, "seed of the ledger: the same seed makes the same one")
 	f.IntVar(&o.workers, "workers", 3, "workers that the conductor begins with")
 	f.BoolVar(&o.steady, "steady", false, "let no worker come or go")
 	if err := f.Parse(args); err != nil {
@@ -83,6 +72,7 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	if o.name == "" {
 		o.name = o.as
 	}
+	o.ledger.Queues = o.Queues
 	if err := o.parseHome(home); err != nil {
 		return nil, err
 	}
@@ -95,8 +85,8 @@ func (o *options) parseHome(text string) error {
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		i, err := strconv.Atoi(part)
-		if err != nil || i < 0 || i >= o.queues {
-			return fmt.Errorf("-home %q: %q is not a partition: they are 0 to %d", text, part, o.queues-1)
+		if err != nil || i < 0 || i >= o.Queues {
+			return fmt.Errorf("-home %q: %q is not a partition: they are 0 to %d", text, part, o.Queues-1)
 		}
 		o.home = append(o.home, i)
 	}
@@ -106,19 +96,19 @@ func (o *options) parseHome(text string) error {
 // check refuses what makes no sense.
 func (o *options) check() error {
 	switch {
-	case o.as != asConductor && o.as != asProcessor && o.as != asWorker:
-		return fmt.Errorf("-as %q is not known: use %s, %s or %s", o.as, asConductor, asProcessor, asWorker)
-	case o.as != asConductor && (o.db == "" || o.amqp == ""):
+	case o.as != asConductor && o.as != conductor.AsProcessor && o.as != conductor.AsWorker:
+		return fmt.Errorf("-as %q is not known: use %s, %s or %s", o.as, asConductor, conductor.AsProcessor, conductor.AsWorker)
+	case o.as != asConductor && (o.DB == "" || o.AMQP == ""):
 		return fmt.Errorf("a %s needs -db and -amqp: it shares them with the other processes", o.as)
-	case o.prefix == "":
+	case o.Prefix == "":
 		return errors.New("-prefix is empty: give the queues a name")
-	case o.queues < 1 || o.queues > mostQueues:
-		return fmt.Errorf("-queues is %d: use 1 to %d", o.queues, mostQueues)
+	case o.Queues < 1 || o.Queues > mostQueues:
+		return fmt.Errorf("-queues is %d: use 1 to %d", o.Queues, mostQueues)
 	case o.handlers < 1:
 		return fmt.Errorf("-handlers is %d: use 1 or more", o.handlers)
 	case o.latency < 0:
 		return fmt.Errorf("-latency is %v: use 0 or more", o.latency)
-	case o.orders < 2 || o.length < 1 || o.ledgers < 1:
+	case o.ledger.Orders < 2 || o.ledger.Length < 1 || o.ledger.Ledgers < 1:
 		return errors.New("a ledger has -orders of 2 or more, and -length and -ledgers of 1 or more")
 	case o.workers < 1:
 		return fmt.Errorf("-workers is %d: use 1 or more", o.workers)
@@ -129,32 +119,3 @@ func (o *options) check() error {
 // mostQueues keeps the connections to the broker few: a worker has one for
 // each queue.
 const mostQueues = 64
-
-// partitions are the queues that the transactions are fanned out into.
-func (o *options) partitions() rabbitmq.Partitions {
-	return rabbitmq.Partitions{Prefix: o.prefix, Count: o.queues}
-}
-
-// ledgerQueue is where ledger messages wait, deadQueue where messages end that
-// can never run.
-func (o *options) ledgerQueue() string { return o.prefix + ".ledger" }
-func (o *options) deadQueue() string   { return o.prefix + ".dead" }
-
-// queueNames are the names of all queues.
-func (o *options) queueNames() []string {
-	names := []string{o.ledgerQueue(), o.deadQueue()}
-	for partition := range o.queues {
-		names = append(names, o.partitions().QueueName(partition))
-	}
-	return names
-}
-
-// endpoint is the broker with all queues. Each process declares them all, so it
-// does not matter who is first.
-func (o *options) endpoint() rabbitmq.Endpoint {
-	others := rabbitmq.Topology{Queues: []rabbitmq.Queue{
-		{Name: o.ledgerQueue(), SingleActive: true},
-		{Name: o.deadQueue()},
-	}}
-	return rabbitmq.Endpoint{URL: o.amqp, Topology: o.partitions().Topology().And(others), Logger: o.logger}
-}

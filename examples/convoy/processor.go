@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/rabbitmq"
@@ -20,16 +21,16 @@ import (
 // so each is walked once, and in order: the numbers of its transactions and the
 // outbox that they are sent from are committed with its own number.
 func (o *options) process(ctx context.Context) (err error) {
-	store, err := o.open(ctx)
+	store, err := o.Open(ctx)
 	if err != nil {
 		return unlessLeaving(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{Check: o.partitions().Check})
+	box, err := outbox.New(ctx, store.DB(), outbox.PostgreSQL, outbox.Config{Check: o.Partitions().Check})
 	if err != nil {
 		return unlessLeaving(err)
 	}
-	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.endpoint(), Route: o.partitions().Route})
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.Endpoint(), Route: o.Partitions().Route})
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (o *options) process(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, publisher.Shutdown(ctx))
 	}()
-	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Logger: o.logger})
+	relay, err := outbox.NewRelay(box, publisher, outbox.RelayConfig{Logger: o.Logger})
 	if err != nil {
 		return err
 	}
@@ -50,23 +51,23 @@ func (o *options) process(ctx context.Context) (err error) {
 
 // walkLedgers takes ledger messages until ctx ends.
 func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *outbox.Outbox) error {
-	sequencer := func(ctx context.Context) (*ordering.Sequencer[ledger], error) {
-		return ordering.New(ctx, ordering.Config[ledger]{
+	sequencer := func(ctx context.Context) (*ordering.Sequencer[ledger.Message], error) {
+		return ordering.New(ctx, ordering.Config[ledger.Message]{
 			Store:    store,
-			Consumer: ordering.Consumer{Partition: o.ledgerQueue(), Holder: o.name},
-			Decode:   decode[ledger]("ledger message"),
-			Handler: func(ctx context.Context, job ordering.Job[ledger]) error {
+			Consumer: ordering.Consumer{Partition: o.LedgerQueue(), Holder: o.name},
+			Decode:   decode[ledger.Message]("ledger message"),
+			Handler: func(ctx context.Context, job ordering.Job[ledger.Message]) error {
 				defer box.Notify()
 				return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error { return o.walk(ctx, tx, box, job.Value) })
 			},
-			Owns:   func(stream lockkeys.Key) bool { return stream == ledgerStream },
-			Logger: o.logger,
+			Owns:   func(stream lockkeys.Key) bool { return stream == ledger.Stream },
+			Logger: o.Logger,
 		})
 	}
 	return own(ctx, sequencer, rabbitmq.ConsumerConfig{
-		Endpoint:   o.endpoint(),
-		Queue:      o.ledgerQueue(),
-		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
+		Endpoint:   o.Endpoint(),
+		Queue:      o.LedgerQueue(),
+		DeadLetter: rabbitmq.Address{Key: o.DeadQueue()},
 		Tag:        o.name,
 	})
 }
@@ -74,9 +75,9 @@ func (o *options) walkLedgers(ctx context.Context, store *sqlstore.Store, box *o
 // walk fans a ledger message out: it numbers each transaction and puts it into
 // the outbox. What can never be sent is recorded with the reason, and takes no
 // number, or those behind it would wait for it.
-func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, l ledger) error {
+func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, l ledger.Message) error {
 	for _, t := range l.Transactions {
-		e, err := t.event()
+		e, err := t.Event()
 		if err == nil {
 			if _, err = box.Enqueue(ctx, tx, e); err != nil && !isRefusal(err) {
 				return err
@@ -85,7 +86,7 @@ func (o *options) walk(ctx context.Context, tx *sql.Tx, box *outbox.Outbox, l le
 		if err == nil {
 			continue
 		}
-		o.logger.Error("transaction refused", "transaction", t.ID, "err", err)
+		o.Logger.Error("transaction refused", "transaction", t.ID, "err", err)
 		if _, err := tx.ExecContext(ctx, `INSERT INTO convoy_refusals (transaction, reason) VALUES ($1, $2)`, toText(t.ID), toText(err.Error())); err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
+	"github.com/interlock-go/interlock/internal/pause"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/rabbitmq"
@@ -25,14 +27,14 @@ const headStart = time.Second
 
 // work is what a worker does: it takes part in all queues.
 func (o *options) work(ctx context.Context) error {
-	store, err := o.open(ctx)
+	store, err := o.Open(ctx)
 	if err != nil {
 		return unlessLeaving(err)
 	}
 	queues, ctx := errgroup.WithContext(ctx)
-	for partition := range o.queues {
+	for partition := range o.Queues {
 		queues.Go(func() error {
-			if !slices.Contains(o.home, partition) && pause(ctx, headStart) != nil {
+			if !slices.Contains(o.home, partition) && pause.For(ctx, headStart) != nil {
 				return nil
 			}
 			return o.workOn(ctx, store, partition)
@@ -52,50 +54,50 @@ func unlessLeaving(err error) error {
 
 // workOn takes part in one queue until ctx ends.
 func (o *options) workOn(ctx context.Context, store *sqlstore.Store, partition int) error {
-	sequencer := func(ctx context.Context) (*ordering.Sequencer[transaction], error) {
+	sequencer := func(ctx context.Context) (*ordering.Sequencer[ledger.Transaction], error) {
 		return o.beginTerm(ctx, store, partition)
 	}
 	return own(ctx, sequencer, rabbitmq.ConsumerConfig{
-		Endpoint:   o.endpoint(),
-		Queue:      o.partitions().QueueName(partition),
-		DeadLetter: rabbitmq.Address{Key: o.deadQueue()},
+		Endpoint:   o.Endpoint(),
+		Queue:      o.Partitions().QueueName(partition),
+		DeadLetter: rabbitmq.Address{Key: o.DeadQueue()},
 		Tag:        o.name,
 	})
 }
 
 // beginTerm notes that this worker has become the owner of a queue, and makes
 // the sequencer for its orders.
-func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partition int) (*ordering.Sequencer[transaction], error) {
+func (o *options) beginTerm(ctx context.Context, store *sqlstore.Store, partition int) (*ordering.Sequencer[ledger.Transaction], error) {
 	var term int64
 	err := store.DB().QueryRowContext(ctx, `INSERT INTO convoy_terms (queue, worker, began) VALUES ($1, $2, $3) RETURNING term`,
 		partition, o.name, time.Now().UnixMicro()).Scan(&term)
 	if err != nil {
 		return nil, err
 	}
-	return ordering.New(ctx, ordering.Config[transaction]{
+	return ordering.New(ctx, ordering.Config[ledger.Transaction]{
 		Store:    store,
-		Consumer: ordering.Consumer{Partition: o.partitions().QueueName(partition), Holder: o.name},
-		Decode:   decode[transaction]("transaction"),
-		Handler: func(ctx context.Context, job ordering.Job[transaction]) error {
+		Consumer: ordering.Consumer{Partition: o.Partitions().QueueName(partition), Holder: o.name},
+		Decode:   decode[ledger.Transaction]("transaction"),
+		Handler: func(ctx context.Context, job ordering.Job[ledger.Transaction]) error {
 			return o.handle(ctx, store, term, job)
 		},
 		Owns:       o.owns(partition),
 		FailureFor: failure,
-		Dispatcher: dispatcher.Config[ordering.Job[transaction]]{Workers: o.handlers},
-		Logger:     o.logger,
+		Dispatcher: dispatcher.Config[ordering.Job[ledger.Transaction]]{Workers: o.handlers},
+		Logger:     o.Logger,
 	})
 }
 
 // owns returns a function that reports whether an order is in a partition.
 func (o *options) owns(partition int) func(stream lockkeys.Key) bool {
-	of := o.partitions().Owns(partition)
-	return func(stream lockkeys.Key) bool { return stream != ledgerStream && of(stream) }
+	of := o.Partitions().Owns(partition)
+	return func(stream lockkeys.Key) bool { return stream != ledger.Stream && of(stream) }
 }
 
 // failure lets an order go on without a transaction that its state does not
 // allow, which is recorded. When the database is at fault the worker ends, and
 // another one takes over. For all else the order is parked.
-func failure(_ ordering.Job[transaction], err error) dispatcher.FailurePolicy {
+func failure(_ ordering.Job[ledger.Transaction], err error) dispatcher.FailurePolicy {
 	if dispatcher.IsPermanent(err) {
 		return dispatcher.DeadLetter
 	}
@@ -105,13 +107,13 @@ func failure(_ ordering.Job[transaction], err error) dispatcher.FailurePolicy {
 // handle applies a transaction. The effect, the record of the run and the
 // numbers become durable together, or not at all if another worker has become
 // the owner meanwhile.
-func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64, job ordering.Job[transaction]) error {
+func (o *options) handle(ctx context.Context, store *sqlstore.Store, term int64, job ordering.Job[ledger.Transaction]) error {
 	began := time.Now()
-	if err := pause(ctx, o.latency); err != nil {
+	if err := pause.For(ctx, o.latency); err != nil {
 		return err
 	}
 	return store.Do(ctx, job, func(ctx context.Context, tx *sql.Tx) error {
-		if err := job.Value.apply(ctx, tx); err != nil {
+		if err := apply(ctx, tx, job.Value); err != nil {
 			return err
 		}
 		for _, p := range job.Event.Positions {
@@ -132,20 +134,5 @@ func decode[T any](what string) func(e *ordering.Event) (T, error) {
 			err = fmt.Errorf("%s: %w", what, err)
 		}
 		return value, err
-	}
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package conductor
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"github.com/interlock-go/interlock/ordering/sqlstore"
 )
 
-// result is what came of a convoy.
-type result struct {
-	*conductor
-	records  queryer     // the database
+// Result is what came of a convoy.
+type Result struct {
+	*Conductor
+	records  Queryer     // the database
 	refusals []string    // with reasons
 	terms    []ownership // in order of the queues, and of time
 	checks   []check
@@ -37,13 +37,22 @@ type ownership struct {
 	transactions int       // runs that had an effect
 }
 
-// look looks at what came of the convoy, once everybody has gone home.
-func (c *conductor) look(ctx context.Context, store *sqlstore.Store) (*result, error) {
-	r := &result{conductor: c, records: c.db}
-	for _, look := range []func(context.Context) error{
-		r.lookAtTerms, r.lookAtRuns, r.lookAtOrders, r.lookAtRefusals, r.lookAtQueues,
-		func(ctx context.Context) error { return r.lookAtNumbers(ctx, store) },
-	} {
+// Look looks at what came of the convoy, once everybody has gone home.
+func (c *Conductor) Look(ctx context.Context, store *sqlstore.Store) (*Result, error) {
+	r, err := c.LookAtRecords(ctx, c.db)
+	if err == nil {
+		err = r.lookAtQueues(ctx)
+	}
+	if err == nil {
+		err = r.lookAtNumbers(ctx, store)
+	}
+	return r, err
+}
+
+// LookAtRecords looks at what is recorded in a database, or as a transaction sees it.
+func (c *Conductor) LookAtRecords(ctx context.Context, records Queryer) (*Result, error) {
+	r := &Result{Conductor: c, records: records}
+	for _, look := range []func(context.Context) error{r.lookAtTerms, r.lookAtRuns, r.lookAtOrders, r.lookAtRefusals} {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
@@ -51,12 +60,12 @@ func (c *conductor) look(ctx context.Context, store *sqlstore.Store) (*result, e
 	return r, nil
 }
 
-func (r *result) check(problem error, text string, args ...any) {
+func (r *Result) check(problem error, text string, args ...any) {
 	r.checks = append(r.checks, check{fmt.Sprintf(text, args...), problem})
 }
 
-// failure returns an error if a check does not hold.
-func (r *result) failure() error {
+// Failure returns an error if a check does not hold.
+func (r *Result) Failure() error {
 	for _, c := range r.checks {
 		if c.problem != nil {
 			return fmt.Errorf("not %s: %w", c.text, c.problem)
@@ -65,13 +74,13 @@ func (r *result) failure() error {
 	return nil
 }
 
-// queryer is a database or a transaction.
-type queryer interface {
+// Queryer is a database or a transaction.
+type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // each calls use for every row of a query.
-func each(ctx context.Context, db queryer, query string, use func(scan func(dest ...any) error) error) error {
+func each(ctx context.Context, db Queryer, query string, use func(scan func(dest ...any) error) error) error {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return err
@@ -85,7 +94,7 @@ func each(ctx context.Context, db queryer, query string, use func(scan func(dest
 	return rows.Err()
 }
 
-func (r *result) lookAtTerms(ctx context.Context) error {
+func (r *Result) lookAtTerms(ctx context.Context) error {
 	return each(ctx, r.records, `SELECT queue, worker, coalesce(min(r.began), t.began), coalesce(max(r.ended), t.began), count(DISTINCT r.event)
 		FROM convoy_terms t LEFT JOIN convoy_runs r USING (term) GROUP BY term ORDER BY queue, term`,
 		func(scan func(...any) error) error {
@@ -100,7 +109,7 @@ func (r *result) lookAtTerms(ctx context.Context) error {
 
 // lookAtRuns checks that the transactions of each order ran one after the
 // other, in their order in the ledger, all of them, each once.
-func (r *result) lookAtRuns(ctx context.Context) error {
+func (r *Result) lookAtRuns(ctx context.Context) error {
 	type orderRuns struct {
 		events []string
 		last   uint64 // number
@@ -135,24 +144,24 @@ func (r *result) lookAtRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for stream, plan := range r.script.orders {
+	for stream, plan := range r.Script.Orders {
 		if runs := seen[stream]; runs == nil {
 			problem(stream, "nothing was applied")
-		} else if !slices.Equal(runs.events, plan.history) {
-			problem(stream, "%d transactions were applied, not the %d of the ledger in their order", len(runs.events), len(plan.history))
+		} else if !slices.Equal(runs.events, plan.History) {
+			problem(stream, "%d transactions were applied, not the %d of the ledger in their order", len(runs.events), len(plan.History))
 		}
 		delete(seen, stream)
 	}
 	for stream := range seen {
 		problem(stream, "is an order that was never sent")
 	}
-	r.check(errors.Join(problems...), "every order first in, first out, completely and once: %d transactions of %d orders", r.script.good, len(r.script.orders))
+	r.check(errors.Join(problems...), "every order first in, first out, completely and once: %d transactions of %d orders", r.Script.Good, len(r.Script.Orders))
 	return nil
 }
 
 // lookAtOrders checks that the orders are what the ledger makes of them one
 // transaction after the other.
-func (r *result) lookAtOrders(ctx context.Context) error {
+func (r *Result) lookAtOrders(ctx context.Context) error {
 	got := map[string]map[string]int64{} // the lines of closed orders
 	err := each(ctx, r.records, `SELECT stream FROM convoy_orders WHERE closed`, func(scan func(...any) error) error {
 		var stream string
@@ -176,8 +185,8 @@ func (r *result) lookAtOrders(ctx context.Context) error {
 		return err
 	}
 	var problems []error
-	for stream, plan := range r.script.orders {
-		if lines, closed := got[stream]; !closed || !maps.Equal(lines, plan.lines) {
+	for stream, plan := range r.Script.Orders {
+		if lines, closed := got[stream]; !closed || !maps.Equal(lines, plan.Lines) {
 			problems = append(problems, fmt.Errorf("%s is not what the ledger makes of it", stream))
 		}
 	}
@@ -185,7 +194,7 @@ func (r *result) lookAtOrders(ctx context.Context) error {
 	return nil
 }
 
-func (r *result) lookAtRefusals(ctx context.Context) error {
+func (r *Result) lookAtRefusals(ctx context.Context) error {
 	var refused []string
 	err := each(ctx, r.records, `SELECT transaction, reason FROM convoy_refusals ORDER BY entry`, func(scan func(...any) error) error {
 		var id, reason string
@@ -194,8 +203,8 @@ func (r *result) lookAtRefusals(ctx context.Context) error {
 		return err
 	})
 	var problem error
-	if !slices.Equal(refused, r.script.refused) {
-		problem = fmt.Errorf("they are %q, not %q", refused, r.script.refused)
+	if !slices.Equal(refused, r.Script.Refused) {
+		problem = fmt.Errorf("they are %q, not %q", refused, r.Script.Refused)
 	}
 	r.check(problem, "exactly those transactions refused that can never be sent")
 	return err
@@ -203,13 +212,13 @@ func (r *result) lookAtRefusals(ctx context.Context) error {
 
 // lookAtQueues checks that nothing is left, and that what came too late for its
 // order is a dead letter that says so.
-func (r *result) lookAtQueues(ctx context.Context) error {
-	letters, err := r.deadLetters(ctx)
+func (r *Result) lookAtQueues(ctx context.Context) error {
+	letters, err := r.Site.DeadLetters(ctx)
 	if err != nil {
 		return err
 	}
-	names := r.queueNames()
-	counts, err := r.waiting(ctx, names...)
+	names := r.Site.QueueNames()
+	counts, err := r.Site.Waiting(ctx, names...)
 	if err != nil {
 		return err
 	}

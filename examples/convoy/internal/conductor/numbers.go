@@ -1,4 +1,4 @@
-package main
+package conductor
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 
 // lookAtNumbers checks that each order has ended with its last number, and that
 // nothing is parked.
-func (r *result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error {
+func (r *Result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error {
 	var streams []lockkeys.Key
-	for _, plan := range r.script.orders {
-		streams = append(streams, plan.stream)
+	for _, plan := range r.Script.Orders {
+		streams = append(streams, plan.Stream)
 	}
 	term, err := store.Begin(ctx, ordering.Consumer{Partition: "conductor"}) // all have gone home
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *result) lookAtNumbers(ctx context.Context, store *sqlstore.Store) error
 	}
 	var problems []error
 	for i, stream := range streams {
-		last := uint64(len(r.script.orders[stream.String()].history))
+		last := uint64(len(r.Script.Orders[stream.String()].History))
 		if states[i].Last != last || states[i].Ended != last || len(states[i].Done) > 0 {
 			problems = append(problems, fmt.Errorf("%s: up to %d is done, the end is %d, and %d was sent", stream, states[i].Last, states[i].Ended, last))
 		}

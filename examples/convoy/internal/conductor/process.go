@@ -1,4 +1,4 @@
-package main
+package conductor
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ type child struct {
 }
 
 // start runs the program once more, as another process.
-func (o *options) start(stderr io.Writer, as, name string, home []int) (*child, error) {
+func (c Config) start(stderr io.Writer, as, name string, home []int) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -35,22 +35,23 @@ func (o *options) start(stderr io.Writer, as, name string, home []int) (*child, 
 	for i, partition := range home {
 		homes[i] = strconv.Itoa(partition)
 	}
-	c := &child{name: name, joined: time.Now(), done: make(chan struct{})}
-	c.command = exec.Command(self, "-leashed", "-as", as, "-name", name, "-db", o.db, "-amqp", o.amqp, "-prefix", o.prefix,
-		"-queues", strconv.Itoa(o.queues), "-home", strings.Join(homes, ","), "-handlers", strconv.Itoa(o.handlers), "-latency", o.latency.String())
-	c.command.Stderr = stderr
-	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal interrupts the conductor only
-	if c.leash, err = c.command.StdinPipe(); err != nil {
+	p := &child{name: name, joined: time.Now(), done: make(chan struct{})}
+	args := append([]string{"-leashed", "-as", as, "-name", name, "-db", c.Site.DB, "-amqp", c.Site.AMQP, "-prefix", c.Site.Prefix,
+		"-queues", strconv.Itoa(c.Site.Queues), "-home", strings.Join(homes, ",")}, c.Flags...)
+	p.command = exec.Command(self, args...)
+	p.command.Stderr = stderr
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal interrupts the conductor only
+	if p.leash, err = p.command.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := c.command.Start(); err != nil {
+	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		c.err = c.command.Wait()
-		close(c.done)
+		p.err = p.command.Wait()
+		close(p.done)
 	}()
-	return c, nil
+	return p, nil
 }
 
 // stopLimit is how long a process may take to finish what it has begun.

@@ -1,4 +1,4 @@
-package main
+package conductor
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// write writes the summary.
-func (r *result) write(w io.Writer) {
-	n := r.script.good
+// Write writes the summary.
+func (r *Result) Write(w io.Writer) {
+	n := r.Script.Good
 	took := r.ended.Sub(r.began)
 	rate := float64(n) / took.Seconds()
 	fmt.Fprintf(w, "%s transactions of %s orders came in %d ledger messages and were fanned out into %d queues.\n",
-		humanize.Comma(int64(n)), humanize.Comma(int64(len(r.script.orders))), len(r.script.ledgers), r.queues)
+		humanize.Comma(int64(n)), humanize.Comma(int64(len(r.Script.Orders))), len(r.Script.Ledgers), r.Site.Queues)
 	fmt.Fprintf(w, "All were applied %.1f s after the first ledger message was sent: %s a second, %s in each queue.\n\n",
-		took.Seconds(), humanize.Comma(int64(rate)), humanize.Comma(int64(rate)/int64(r.queues)))
+		took.Seconds(), humanize.Comma(int64(rate)), humanize.Comma(int64(rate)/int64(r.Site.Queues)))
 
 	fmt.Fprintln(w, "Who was there, in seconds from the first ledger message:")
 	r.writeProcesses(w)
@@ -49,7 +49,7 @@ func table(w io.Writer, rows func(row func(format string, args ...any))) {
 	_ = t.Flush()
 }
 
-func (r *result) writeProcesses(w io.Writer) {
+func (r *Result) writeProcesses(w io.Writer) {
 	table(w, func(row func(string, ...any)) {
 		row("process\tfrom\tto\thow it left")
 		for _, c := range r.children {
@@ -58,7 +58,7 @@ func (r *result) writeProcesses(w io.Writer) {
 	})
 }
 
-func (r *result) writeTerms(w io.Writer) {
+func (r *Result) writeTerms(w io.Writer) {
 	table(w, func(row func(string, ...any)) {
 		row("queue\towner\tfrom\tto\truns\tgap")
 		for i, t := range r.terms {
@@ -71,4 +71,4 @@ func (r *result) writeTerms(w io.Writer) {
 	})
 }
 
-func (r *result) since(at time.Time) float64 { return at.Sub(r.began).Seconds() }
+func (r *Result) since(at time.Time) float64 { return at.Sub(r.began).Seconds() }

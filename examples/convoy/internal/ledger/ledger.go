@@ -1,4 +1,6 @@
-package main
+// Package ledger is about ledger messages, with transactions of many orders: what is in them,
+// and how to make some up.
+package ledger
 
 import (
 	"encoding/json"
@@ -9,17 +11,17 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// ledger is a ledger message: transactions of many orders, in the order in
+// Message is a ledger message: transactions of many orders, in the order in
 // which they are to be applied to each.
-type ledger struct {
-	Transactions []transaction `json:"transactions"`
+type Message struct {
+	Transactions []Transaction `json:"transactions"`
 }
 
-// transaction is one operation on an order.
-type transaction struct {
+// Transaction is one operation on an order.
+type Transaction struct {
 	// ID is the transaction's own.
 	ID string `json:"id"`
-	Op op     `json:"op"`
+	Op Op     `json:"op"`
 	// Order is the key of the order, as in customer/7/order/15. The orders of
 	// a customer are in one partition.
 	Order string `json:"order"`
@@ -31,25 +33,29 @@ type transaction struct {
 	Amount int64 `json:"amount,omitempty"`
 }
 
-// op is what a transaction does.
-type op string
+// Op is what a transaction does.
+type Op string
 
+// Operations.
 const (
-	create  op = "create"
-	add     op = "add"
-	modify  op = "modify" // gives an earlier transaction another amount
-	move    op = "move"   // moves an earlier transaction to another order
-	closing op = "close"  // is the last one of its order
+	Create  Op = "create"
+	Add     Op = "add"
+	Modify  Op = "modify" // gives an earlier transaction another amount
+	Move    Op = "move"   // moves an earlier transaction to another order
+	Closing Op = "close"  // is the last one of its order
 )
 
-// orderKey is the stream of an order. Its first two segments, the customer,
+// Stream is the stream of the ledger messages.
+var Stream = lockkeys.Must("ledger")
+
+// OrderKey is the stream of an order. Its first two segments, the customer,
 // decide the partition.
-func orderKey(customer, order int) lockkeys.Key {
+func OrderKey(customer, order int) lockkeys.Key {
 	return lockkeys.Must("customer", fmt.Sprint(customer), "order", fmt.Sprint(order))
 }
 
-// event returns the transaction as an event that has no numbers yet.
-func (t transaction) event() (*ordering.Event, error) {
+// Event returns the transaction as an event that has no numbers yet.
+func (t Transaction) Event() (*ordering.Event, error) {
 	payload, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
@@ -60,8 +66,8 @@ func (t transaction) event() (*ordering.Event, error) {
 	}
 	orders := []string{t.Order}
 	switch t.Op {
-	case create, add, modify, closing:
-	case move:
+	case Create, Add, Modify, Closing:
+	case Move:
 		orders = append(orders, t.To)
 	default:
 		return nil, fmt.Errorf("transaction %.80q: %.80q is no operation", t.ID, t.Op)
@@ -74,7 +80,7 @@ func (t transaction) event() (*ordering.Event, error) {
 		if stream.Depth() != 4 {
 			return nil, fmt.Errorf("transaction %.80q: order %.80q is not like customer/7/order/15", t.ID, order)
 		}
-		e.Positions = append(e.Positions, ordering.Position{Stream: stream, End: t.Op == closing})
+		e.Positions = append(e.Positions, ordering.Position{Stream: stream, End: t.Op == Closing})
 	}
 	return e, nil
 }

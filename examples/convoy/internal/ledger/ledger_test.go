@@ -1,10 +1,12 @@
-package main
+package ledger_test
 
 import (
 	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 )
 
 // Whatever a ledger message has in it is an event that can be read again, or is
@@ -15,21 +17,21 @@ func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`{"transactions":[{"op":"close","order":"customer/%2F/order/%"},{}]}`))
 	f.Add([]byte(`{"transactions":{}}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		var l ledger
+		var l ledger.Message
 		if json.Unmarshal(payload, &l) != nil {
 			return
 		}
 		for _, want := range l.Transactions {
-			e, err := want.event()
+			e, err := want.Event()
 			if err != nil {
 				continue
 			}
-			var got transaction
+			var got ledger.Transaction
 			require.NoError(t, json.Unmarshal(e.Payload, &got))
 			require.Equal(t, want, got)
 			require.NotEmpty(t, e.Positions)
 			for _, p := range e.Positions {
-				require.Equal(t, want.Op == closing, p.End)
+				require.Equal(t, want.Op == ledger.Closing, p.End)
 				require.Equal(t, 4, p.Stream.Depth())
 			}
 		}

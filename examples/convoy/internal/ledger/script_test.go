@@ -1,35 +1,37 @@
-package main
+package ledger_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 )
 
 // A script is a ledger as it may come: its transactions are the orders'
 // histories, interleaved, with some mistakes among them.
 func TestScript(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := &options{
-			orders: rapid.IntRange(2, 80).Draw(t, "orders"), length: rapid.IntRange(1, 12).Draw(t, "length"),
-			ledgers: rapid.IntRange(1, 12).Draw(t, "ledgers"), queues: rapid.IntRange(1, 8).Draw(t, "queues"),
-			seed: rapid.Uint64().Draw(t, "seed"),
+		o := ledger.Shape{
+			Orders: rapid.IntRange(2, 80).Draw(t, "orders"), Length: rapid.IntRange(1, 12).Draw(t, "length"),
+			Ledgers: rapid.IntRange(1, 12).Draw(t, "ledgers"), Queues: rapid.IntRange(1, 8).Draw(t, "queues"),
+			Seed: rapid.Uint64().Draw(t, "seed"),
 		}
-		s := o.write()
-		require.Equal(t, s, o.write(), "the same seed makes the same one")
-		require.Len(t, s.orders, o.orders)
-		require.LessOrEqual(t, len(s.ledgers), o.ledgers)
+		s := o.Write()
+		require.Equal(t, s, o.Write(), "the same seed makes the same one")
+		require.Len(t, s.Orders, o.Orders)
+		require.LessOrEqual(t, len(s.Ledgers), o.Ledgers)
 
-		ops := map[string]op{}
+		ops := map[string]ledger.Op{}
 		histories := map[string][]string{}
 		mistakes := 0
-		for _, l := range s.ledgers {
+		for _, l := range s.Ledgers {
 			for _, x := range l.Transactions {
-				e, err := x.event()
+				e, err := x.Event()
 				require.NoError(t, err)
-				if mistakes < len(s.refused) && x.ID == s.refused[mistakes] {
-					if known := histories[x.Order]; ops[x.ID] != "" || x.ID == "spanning" || x.ID == "late" && ops[known[len(known)-1]] == closing {
+				if mistakes < len(s.Refused) && x.ID == s.Refused[mistakes] {
+					if known := histories[x.Order]; ops[x.ID] != "" || x.ID == "spanning" || x.ID == "late" && ops[known[len(known)-1]] == ledger.Closing {
 						mistakes++
 						continue
 					}
@@ -40,12 +42,12 @@ func TestScript(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, len(s.refused), mistakes)
-		require.Len(t, ops, s.good)
-		for stream, plan := range s.orders {
-			require.Equal(t, plan.history, histories[stream])
-			require.Equal(t, create, ops[plan.history[0]])
-			require.Equal(t, closing, ops[plan.history[len(plan.history)-1]])
+		require.Equal(t, len(s.Refused), mistakes)
+		require.Len(t, ops, s.Good)
+		for stream, plan := range s.Orders {
+			require.Equal(t, plan.History, histories[stream])
+			require.Equal(t, ledger.Create, ops[plan.History[0]])
+			require.Equal(t, ledger.Closing, ops[plan.History[len(plan.History)-1]])
 		}
 	})
 }

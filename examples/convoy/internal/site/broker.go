@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
-// withChannel does something on a channel of its own.
-func (o *options) withChannel(ctx context.Context, do func(ch *amqp.Channel) error) error {
-	conn, err := rabbitmq.Dial(o.amqp, amqp.Config{})(ctx)
+// WithChannel does something on a channel of its own.
+func (s Site) WithChannel(ctx context.Context, do func(ch *amqp.Channel) error) error {
+	conn, err := rabbitmq.Dial(s.AMQP, amqp.Config{})(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,9 +23,9 @@ func (o *options) withChannel(ctx context.Context, do func(ch *amqp.Channel) err
 	return errors.Join(err, conn.Close())
 }
 
-// waiting returns how many messages wait in queues.
-func (o *options) waiting(ctx context.Context, queues ...string) (counts []int, err error) {
-	err = o.withChannel(ctx, func(ch *amqp.Channel) error {
+// Waiting returns how many messages wait in queues.
+func (s Site) Waiting(ctx context.Context, queues ...string) (counts []int, err error) {
+	err = s.WithChannel(ctx, func(ch *amqp.Channel) error {
 		for _, name := range queues {
 			q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 			if err != nil {
@@ -38,11 +38,11 @@ func (o *options) waiting(ctx context.Context, queues ...string) (counts []int, 
 	return counts, err
 }
 
-// deadLetters takes the dead letters and says what they are, and why.
-func (o *options) deadLetters(ctx context.Context) (letters []string, err error) {
-	err = o.withChannel(ctx, func(ch *amqp.Channel) error {
+// DeadLetters takes the dead letters and says what they are, and why.
+func (s Site) DeadLetters(ctx context.Context) (letters []string, err error) {
+	err = s.WithChannel(ctx, func(ch *amqp.Channel) error {
 		for {
-			m, ok, err := ch.Get(o.deadQueue(), true)
+			m, ok, err := ch.Get(s.DeadQueue(), true)
 			if err != nil || !ok {
 				return err
 			}

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -9,36 +9,33 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/interlock-go/interlock/dispatcher"
-	"github.com/interlock-go/interlock/lockkeys"
+	"github.com/interlock-go/interlock/examples/convoy/internal/ledger"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/rabbitmq"
 )
 
-// ledgerStream is the stream of the ledger messages.
-var ledgerStream = lockkeys.Must("ledger")
-
-// publishLedgers sends ledger messages, as their author would: numbered, so
+// PublishLedgers sends ledger messages, as their author would: numbered, so
 // that each is walked once and none before an earlier one.
-func (o *options) publishLedgers(ctx context.Context, ledgers []ledger) error {
-	events := make([]*ordering.Event, len(ledgers))
-	for i, l := range ledgers {
+func (s Site) PublishLedgers(ctx context.Context, messages []ledger.Message) error {
+	events := make([]*ordering.Event, len(messages))
+	for i, l := range messages {
 		payload, err := json.Marshal(l)
 		if err != nil {
 			return err
 		}
 		events[i] = &ordering.Event{
 			Type: "ledger", Payload: payload,
-			Positions: []ordering.Position{{Stream: ledgerStream, Number: uint64(i + 1)}},
+			Positions: []ordering.Position{{Stream: ledger.Stream, Number: uint64(i + 1)}},
 		}
 	}
-	toQueue := func(*ordering.Event) (exchange, key string, err error) { return "", o.ledgerQueue(), nil }
-	return o.publish(ctx, toQueue, events...)
+	toQueue := func(*ordering.Event) (exchange, key string, err error) { return "", s.LedgerQueue(), nil }
+	return s.Publish(ctx, toQueue, events...)
 }
 
-// publish publishes events, and waits until each is confirmed before the next.
+// Publish publishes events, and waits until each is confirmed before the next.
 // A broker may refuse messages for a moment, when it has just made the queue.
-func (o *options) publish(ctx context.Context, route func(*ordering.Event) (exchange, key string, err error), events ...*ordering.Event) (err error) {
-	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: o.endpoint(), Route: route})
+func (s Site) Publish(ctx context.Context, route func(*ordering.Event) (exchange, key string, err error), events ...*ordering.Event) (err error) {
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Endpoint: s.Endpoint(), Route: route})
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,6 @@ func (r *Run) Marked(mark Mark, err error) RunStep {
 		r.to(runMarking)
 		return RunStep{Kind: RunMarkAlone}
 	}
-	r.err = err
 	r.to(runFresh)
 	return RunStep{Kind: RunRetry, Err: err}
 }

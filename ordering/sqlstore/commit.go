@@ -18,14 +18,19 @@ import (
 type commit struct {
 	ordering.Record
 	term    termOf
-	streams []string // sorted; empty for a command
-	numbers []int64  // in the order of streams
-	fences  []int64  // likewise
-	known   []int64  // likewise
+	numbers []number // in the order of their streams; none for a command
 	ends    bool     // it is the last event of a stream
 	job     []any    // the first columns of a job state, or the arguments of putCommand
 	made    time.Time
 	noted   bool // its job state is written when its transaction is committed
+}
+
+// number is a place of a stream that becomes done.
+type number struct {
+	stream string
+	place  int64 // see [ordering.Position.Place]
+	fence  int64
+	known  int64 // every place up to it is known to be done
 }
 
 // Indexes in commit.job: of the time when the job ended, and of a command's reply.
@@ -42,32 +47,21 @@ func (s *Store) newCommit(ctx context.Context, r ordering.Record) (*commit, erro
 	if err != nil {
 		return nil, storeError("commit", err)
 	}
-	positions := r.Event.Positions
-	c := &commit{
-		Record: r, term: t, streams: make([]string, len(positions)), numbers: make([]int64, len(positions)),
-		fences: make([]int64, len(positions)), known: make([]int64, len(positions)), made: time.Now(),
-	}
+	c := &commit{Record: r, term: t, made: time.Now()}
 	if r.IsCommand() {
 		c.job = commandArgs(t.consumer, r.Event.ID, r.State())
 		return c, nil
 	}
-	type part struct {
-		stream               string
-		number, fence, known int64
-	}
-	parts := make([]part, len(positions))
-	for i, p := range positions {
-		parts[i] = part{stream: p.Stream.String(), number: int64(p.Place()), fence: r.Fences[i]}
+	c.numbers = make([]number, len(r.Event.Positions))
+	for i, p := range r.Event.Positions {
+		c.numbers[i] = number{stream: p.Stream.String(), place: int64(p.Place()), fence: r.Fences[i]}
 		if len(r.Known) > 0 {
-			parts[i].known = int64(min(r.Known[i], ordering.MaxPlace))
+			c.numbers[i].known = int64(min(r.Known[i], ordering.MaxPlace))
 		}
 		c.ends = c.ends || p.End
 	}
-	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.stream, b.stream) })
-	for i, p := range parts {
-		c.streams[i], c.numbers[i], c.fences[i], c.known[i] = p.stream, p.number, p.fence, p.known
-	}
-	c.job = jobArgs(t.consumer, c.streams[0], c.numbers[0], r.State())
+	slices.SortFunc(c.numbers, func(a, b number) int { return strings.Compare(a.stream, b.stream) })
+	c.job = jobArgs(t.consumer, c.numbers[0].stream, c.numbers[0].place, r.State())
 	return c, nil
 }
 
@@ -212,7 +206,7 @@ func (c *commit) amend(ctx context.Context, tx *sql.Tx, reply []byte, took time.
 		return nil
 	}
 	_, _ = tx.ExecContext(ctx, `UPDATE ordering_jobs SET ended = $1, reply = $2 WHERE consumer = $3 AND stream = $4 AND number = $5`,
-		c.ended(), reply, c.term.consumer, c.streams[0], c.numbers[0])
+		c.ended(), reply, c.term.consumer, c.numbers[0].stream, c.numbers[0].place)
 	return nil
 }
 
@@ -261,7 +255,11 @@ func (c *commit) check(ctx context.Context, b backend, tx *transaction) ([]row, 
 	if err := b.inTerm(ctx, tx, c.term); err != nil {
 		return nil, nil, err
 	}
-	rows, err := b.lock(ctx, tx, c.term, c.streams)
+	streams := make([]string, len(c.numbers))
+	for i, n := range c.numbers {
+		streams[i] = n.stream
+	}
+	rows, err := b.lock(ctx, tx, c.term, streams)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,24 +270,24 @@ func (c *commit) check(ctx context.Context, b backend, tx *transaction) ([]row, 
 				return nil, nil, err
 			}
 		}
-		if err := c.fits(ctx, b, tx, i, r, done[i]); err != nil {
+		if err := c.fits(ctx, b, tx, c.numbers[i], r, done[i]); err != nil {
 			return nil, nil, err
 		}
 	}
 	return rows, done, nil
 }
 
-// fits returns an error unless the number with index i can become done in its stream,
+// fits returns an error unless a number of the commit can become done in its stream,
 // of which done are the numbers above last that are done.
-func (c *commit) fits(ctx context.Context, b backend, tx *transaction, i int, r row, done ordering.Spans) error {
-	if !b.fences(c.term, r, c.fences[i]) {
-		return c.term.fenced(ctx, tx, r.stream, c.fences[i])
+func (c *commit) fits(ctx context.Context, b backend, tx *transaction, n number, r row, done ordering.Spans) error {
+	if !b.fences(c.term, r, n.fence) {
+		return c.term.fenced(ctx, tx, r.stream, n.fence)
 	}
-	if err := r.knows(uint64(c.known[i])); err != nil {
+	if err := r.knows(uint64(n.known)); err != nil {
 		return err
 	}
-	if n := uint64(c.numbers[i]); n <= r.last || done.Contains(n) {
-		return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, r.stream, n)
+	if place := uint64(n.place); place <= r.last || done.Contains(place) {
+		return fmt.Errorf("%w: %s, place %d", ordering.ErrDuplicate, r.stream, place)
 	}
 	return nil
 }

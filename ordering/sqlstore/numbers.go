@@ -12,19 +12,19 @@ func (b *sqlite) note(ctx context.Context, tx *transaction, c *commit) error {
 	if err := b.inTerm(ctx, tx, c.term); err != nil {
 		return err
 	}
-	streams := make([]*numbered, len(c.streams))
-	for i, stream := range c.streams {
-		n, err := b.numbered(ctx, tx, c.term, stream)
+	streams := make([]*numbered, len(c.numbers))
+	for i, becomes := range c.numbers {
+		n, err := b.numbered(ctx, tx, c.term, becomes.stream)
 		if err != nil {
 			return err
 		}
-		if err := c.fits(ctx, b, tx, i, n.row, n.done); err != nil {
+		if err := c.fits(ctx, b, tx, becomes, n.row, n.done); err != nil {
 			return err
 		}
 		streams[i] = n
 	}
 	for i, n := range streams {
-		place := uint64(c.numbers[i])
+		place := uint64(c.numbers[i].place)
 		next, rest := slices.Clone(n.done).Add(ordering.Span{From: place, To: place}).Absorb(n.last + 1)
 		n.last, n.done, n.changed = next-1, rest, true
 	}

@@ -209,27 +209,21 @@ type runs struct {
 
 // runsOf returns the numbers of commits; consecutive ones are joined to one range.
 func runsOf(commits []*commit) (r runs) {
-	type number struct {
-		stream               string
-		number, fence, known int64
-	}
 	var all []number
 	for _, c := range commits {
-		for i, stream := range c.streams {
-			all = append(all, number{stream, c.numbers[i], c.fences[i], c.known[i]})
-		}
+		all = append(all, c.numbers...)
 	}
 	slices.SortStableFunc(all, func(a, b number) int {
-		return cmp.Or(strings.Compare(a.stream, b.stream), cmp.Compare(a.number, b.number))
+		return cmp.Or(strings.Compare(a.stream, b.stream), cmp.Compare(a.place, b.place))
 	})
 	for _, n := range all {
-		if last := len(r.streams) - 1; last >= 0 && r.streams[last] == n.stream && r.finals[last]+1 == n.number &&
+		if last := len(r.streams) - 1; last >= 0 && r.streams[last] == n.stream && r.finals[last]+1 == n.place &&
 			r.fences[last] == n.fence && n.known < r.firsts[last] {
-			r.finals[last], r.knowns[last] = n.number, max(r.knowns[last], n.known)
+			r.finals[last], r.knowns[last] = n.place, max(r.knowns[last], n.known)
 			continue
 		}
 		r.streams = append(r.streams, n.stream)
-		r.firsts, r.finals = append(r.firsts, n.number), append(r.finals, n.number)
+		r.firsts, r.finals = append(r.firsts, n.place), append(r.finals, n.place)
 		r.fences, r.knowns = append(r.fences, n.fence), append(r.knowns, n.known)
 	}
 	return r

@@ -105,10 +105,10 @@ const asTheyCome = `
 				reply     BLOB,
 				PRIMARY KEY (consumer, stream, number)
 			);
-			INSERT INTO ordering_jobs SELECT * FROM ordering_jobs_4 ORDER BY ended;
-			DROP TABLE ordering_jobs_4;
 			CREATE INDEX ordering_jobs_ended ON ordering_jobs (consumer, ended);
-			CREATE INDEX ordering_jobs_decided ON ordering_jobs (consumer, ended) WHERE decider <> ''`
+			CREATE INDEX ordering_jobs_decided ON ordering_jobs (consumer, ended) WHERE decider <> '';
+			INSERT INTO ordering_jobs SELECT * FROM ordering_jobs_4;
+			DROP TABLE ordering_jobs_4`
 
 // byNumbers is the step after which events are identified by their numbers
 // instead of their IDs. Of two events with one ID only one had been stored, and

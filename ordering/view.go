@@ -161,7 +161,7 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 			Actions: []string{view.Resume, view.Skip, view.Drop},
 		}
 		if len(p.Streams) > 0 {
-			row.Target = p.target()
+			row.Target, row.Opens = p.target(), len(p.Events) > 0
 		}
 		t.Rows = append(t.Rows, row)
 	}

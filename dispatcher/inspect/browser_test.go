@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/dispatcher/inspect"
+	"github.com/interlock-go/interlock/ordering"
 )
 
 // browser is a tab of a headless Chromium of the system.
@@ -82,7 +84,16 @@ func (b browser) shows(texts ...string) {
 // A handler fails. The person on call opens the page, sees what is parked, asks why a
 // credit check waits, decides once the cause is mended, and sees all go on.
 func TestOnCall(t *testing.T) {
-	b := newBank(t, true)
+	orders, secret := parkedOrders(t)
+	b := newBank(t, true, func(c *inspect.Config) {
+		c.Sources = append(c.Sources, inspect.Named{Name: "orders", Source: orders})
+		c.Show = func(_ string, message any) string {
+			if e, is := message.(*ordering.Event); is {
+				return strings.ReplaceAll(string(e.Payload), secret, "***")
+			}
+			return ""
+		}
+	})
 	var mended atomic.Bool
 	nothing := func(context.Context) error { return nil }
 	end := make(chan struct{})
@@ -140,16 +151,34 @@ func TestOnCall(t *testing.T) {
 	tab.do(chromedp.Navigate(page + "?tab=audit"))
 	tab.shows("the gateway was mended", "/1 of transfers")
 
+	t.Log("what is in a parked event: readable, without what is secret, on a page without a script")
+	tab.do(chromedp.Navigate(page + "?source=orders&tab=parked"))
+	tab.shows(live, "order 1 after 1 attempts", "Payload")
+	tab.do(chromedp.Click(`td a[href^="payload"]`))
+	tab.shows("Parked in orders", "{\n  \"card\": \"***\",\n  \"item\": \"<kettle>\"\n}")
+	require.Zero(t, value[int](tab, `document.scripts.length`))
+	tab.shot("payload")
+	opened := value[string](tab, `location.search`)
+	tab.do(chromedp.Click(`main p a`))
+	tab.shows(live, "order 1 after 1 attempts")
+
 	t.Log("everywhere: nothing that keeps somebody out, nothing wider than a telephone")
 	axe := axe(t)
 	for _, scheme := range []string{"light", "dark"} {
 		dark := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
 		_, err := chromedp.Call(tab.ctx, emulation.SetEmulatedMedia, dark)
 		require.NoError(t, err)
-		for _, name := range []string{"overview", "keys", "blocked", "hot", "parked", "timeline", "audit"} {
+		for name, at := range map[string]string{
+			"overview": "?tab=overview", "keys": "?tab=keys", "blocked": "?tab=blocked", "hot": "?tab=hot", "parked": "?tab=parked",
+			"timeline": "?tab=timeline", "audit": "?tab=audit", "streams": "?source=orders&tab=parked", "payload": "payload" + opened,
+		} {
 			for _, width := range []int64{360, 1000} {
-				tab.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(page+"?tab="+name))
-				tab.shows(live)
+				tab.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(page+at))
+				if name == "payload" {
+					tab.shows("Parked in orders")
+				} else {
+					tab.shows(live)
+				}
 				value[chromedp.Void](tab, axe)
 				violations := value[[]string](tab, `axe.run().then(r => r.violations.map(v => v.id + ": " +
 					v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise)

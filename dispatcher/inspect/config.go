@@ -30,7 +30,11 @@ type Config struct {
 	// logs and databases keep. Its error refuses the action and is shown. It is called
 	// from several goroutines at once. Default: nil, nobody may act.
 	Authorize func(r *http.Request, source string, a view.Action) (who string, err error)
-	// Show returns what is shown of a message itself. Default: nil, nothing is.
+	// Show returns what is shown of a parked message or event itself, such as its payload: for
+	// a source that is a dispatcher the message, and for a sequencer the *ordering.Event. This
+	// is where to leave out what viewers must not see. JSON is indented, what is no text is
+	// said to be binary, and of more than 8 KiB the rest is left out. Default: nil, nothing is
+	// shown.
 	Show func(source string, message any) string
 	// Redact returns what is shown of a text that may have something in it that viewers
 	// must not see: the name of a message, or the text of an error. Default: the text.

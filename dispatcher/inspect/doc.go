@@ -13,7 +13,7 @@
 //
 // Whoever reaches the handler may look: put the authentication of your service in front of
 // it. Names of messages and texts of errors are shown, and pass through [Config.Redact];
-// messages themselves are shown only with [Config.Show]. Nobody can act unless
+// messages and events themselves only if they are parked, by [Config.Show]. Nobody can act unless
 // [Config.Authorize] is set. Actions are POST requests of the same origin, see
 // [net/http.CrossOriginProtection], and each one is logged and listed with who and why. A
 // source that has a database keeps them there, in the transaction of the action.

@@ -47,6 +47,7 @@ type page struct {
 	Problem string // what was asked for is not there
 	Seen    *Seen
 	CanAct  bool
+	Shows   bool // payloads
 	Tree    *keyNode
 	Graph   graph
 	Chart   *chart // nil if nothing is recorded
@@ -56,13 +57,21 @@ type page struct {
 	Query   string // of the page
 }
 
+// Open returns the address of the payloads of a row, "" if they are not to be seen.
+func (p page) Open(r view.Row) string {
+	if !r.Opens || !p.Shows {
+		return ""
+	}
+	return "payload?" + url.Values{"source": {p.Seen.Name}, "tab": {p.Tab}, "target": {r.Target}}.Encode()
+}
+
 // Link returns the address of another tab or source, of the same search.
 func (p page) Link(source, tab, search string) string {
 	return "./?" + url.Values{"source": {source}, "tab": {tab}, "q": {search}}.Encode()
 }
 
 func (in *Inspector) pageOf(a asked) page {
-	p := page{Tabs: tabs, Tab: a.tab, Search: a.search, CanAct: in.can(a.source)}
+	p := page{Tabs: tabs, Tab: a.tab, Search: a.search, CanAct: in.can(a.source), Shows: in.config.Show != nil}
 	p.Query = url.Values{"source": {a.source.Name}, "tab": {a.tab}, "q": {a.search}}.Encode()
 	p.Sources = in.lookAll()
 	seen, err := a.look()

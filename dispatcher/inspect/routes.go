@@ -25,6 +25,8 @@ func (in *Inspector) routes() http.Handler {
 	mux.HandleFunc("GET /{$}", in.servePage)
 	mux.HandleFunc("GET /stream", in.serveStream)
 	mux.HandleFunc("GET /view.json", in.serveView)
+	mux.HandleFunc("GET /payload", in.servePayload)
+	mux.HandleFunc("GET /payload.json", in.servePayloadJSON)
 	mux.HandleFunc("GET /why.json", in.serveWhy)
 	mux.HandleFunc("GET /health.json", in.serveHealth)
 	mux.HandleFunc("GET /audit.json", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, in.audit.list()) })

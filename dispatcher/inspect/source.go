@@ -109,9 +109,9 @@ func (s *source) view(q view.Query) (v view.View, err error) {
 func (s *source) clean(seen *Seen) {
 	for i := range seen.Messages {
 		m := &seen.Messages[i]
-		shown := any(nil)
-		if s.config.Show != nil {
-			shown = s.config.Show(s.Name, m.Payload)
+		shown := ""
+		if s.config.Show != nil && m.State == stateParked { // no other payload is shown
+			shown = readable(s.config.Show(s.Name, m.Payload))
 		}
 		m.Payload = shown
 		m.Name, m.Err = s.config.Redact(m.Name), s.config.Redact(m.Err)

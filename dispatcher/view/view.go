@@ -26,6 +26,21 @@ type Operated interface {
 	Act(ctx context.Context, a Action) error
 }
 
+// Opener is a [Source] that shows on demand what is parked, which may be large and in a database.
+type Opener interface {
+	Source
+	// Payloads returns what is parked under the target of a row that [Row.Opens]. The error
+	// wraps [ErrAction] if the target is no name of anything, and says so if what it names is
+	// not parked any more.
+	Payloads(ctx context.Context, target string) ([]Payload, error)
+}
+
+// Payload is a message or an event that is parked.
+type Payload struct {
+	Name    string
+	Message any // as Message.Payload
+}
+
 // ErrAction is wrapped by the error of [Operated.Act] for an action that does not exist, or
 // a target that is no name of anything.
 var ErrAction = errors.New("view: no such action")
@@ -127,6 +142,7 @@ type Row struct {
 	Cells   []string `json:"cells"`
 	Target  string   `json:"target,omitempty"`  // of actions
 	Actions []string `json:"actions,omitempty"` // for [Operated.Act]
+	Opens   bool     `json:"opens,omitempty"`   // [Opener.Payloads] has what is parked here
 }
 
 // Action is a decision of an operator.

@@ -190,6 +190,11 @@ func (s stored) View(ctx context.Context, q view.Query) (view.View, error) {
 	return ordering.ViewStored(ctx, s.operator.Reader(s.consumer), q), nil
 }
 
+// Payloads implements [view.Opener].
+func (s stored) Payloads(ctx context.Context, target string) ([]view.Payload, error) {
+	return ordering.PayloadsStored(ctx, s.operator.Reader(s.consumer), target)
+}
+
 // operated adds to a source the owners and the requests of a consumer, and acts by requests.
 type operated struct {
 	source   view.Source
@@ -227,6 +232,14 @@ func (o operated) View(ctx context.Context, q view.Query) (view.View, error) {
 	}
 	v.Tables = append(v.Tables, owners, requests)
 	return v, nil
+}
+
+// Payloads implements [view.Opener].
+func (o operated) Payloads(ctx context.Context, target string) ([]view.Payload, error) {
+	if opener, is := o.source.(view.Opener); is {
+		return opener.Payloads(ctx, target)
+	}
+	return nil, fmt.Errorf("%w: the source has nothing to open", view.ErrAction)
 }
 
 // Act implements [view.Operated].

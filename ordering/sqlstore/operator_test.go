@@ -140,6 +140,10 @@ func TestOperatorBesideTheService(t *testing.T) {
 		require.Len(t, seen.Tables[0].Rows, 2)
 		first := seen.Tables[0].Rows[0]
 		require.True(t, strings.HasPrefix(first.Target, "a=1 @"))
+		payloads, err := d.operator.Of("").(view.Opener).Payloads(t.Context(), first.Target)
+		require.NoError(t, err)
+		require.Len(t, payloads, 1)
+		assert.Equal(t, "first", payloads[0].Message.(*ordering.Event).ID)
 
 		skip := d.ask(view.Action{Name: view.Skip, Target: first.Target})
 		assert.Equal(t, "done", skip.State())

@@ -108,6 +108,13 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		row := seen.Tables[0].Rows[0]
 		assert.Equal(t, []string{"report", "a=2, b=1", "1", errHuge.Error()}, row.Cells[:4])
 		assert.Equal(t, "report", row.Target)
+		require.True(t, row.Opens)
+		payloads, err := operator.Payloads(t.Context(), row.Target)
+		require.NoError(t, err)
+		require.Len(t, payloads, 1)
+		assert.Equal(t, list[0].Positions, payloads[0].Message.(*ordering.Event).Positions)
+		_, err = operator.Payloads(t.Context(), "other")
+		require.ErrorIs(t, err, outbox.ErrNotParked)
 		require.ErrorIs(t, operator.Act(t.Context(), view.Action{Name: "burn", Target: "report"}), view.ErrAction)
 		require.ErrorIs(t, operator.Act(t.Context(), view.Action{Name: view.Skip, Target: "other"}), outbox.ErrNotParked)
 

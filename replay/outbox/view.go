@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,7 +11,10 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-var _ view.Operated = (*Outbox)(nil)
+var (
+	_ view.Operated = (*Outbox)(nil)
+	_ view.Opener   = (*Outbox)(nil)
+)
 
 // View implements [view.Source]: what package inspect shows of the outbox. It reads the
 // database, as Stats, Parked and Decisions do.
@@ -45,7 +50,7 @@ func (o *Outbox) View(ctx context.Context, q view.Query) (view.View, error) {
 		}
 		parked.Rows = append(parked.Rows, view.Row{
 			Cells:  []string{p.Event, ordering.FormatSequenceID(p.Positions), fmt.Sprint(p.Attempts), p.Error, p.Since.UTC().Format(time.DateTime)},
-			Target: p.Event, Actions: []string{view.Resume, view.Skip, view.Drop},
+			Target: p.Event, Actions: []string{view.Resume, view.Skip, view.Drop}, Opens: true,
 		})
 	}
 	decided := view.Table{Name: "Decided by operators", Columns: []string{"Event", "Number", "Who", "Why", "Error", "When (UTC)"}}
@@ -62,6 +67,26 @@ func (o *Outbox) View(ctx context.Context, q view.Query) (view.View, error) {
 
 // fewDecisions bounds the decisions that are shown.
 const fewDecisions = 20
+
+// Payloads implements [view.Opener]; the target is the ID of an event. The error wraps
+// [ErrNotParked] if it is not parked any more.
+func (o *Outbox) Payloads(ctx context.Context, target string) ([]view.Payload, error) {
+	var id int64
+	var body []byte
+	err := o.db.QueryRowContext(ctx, `SELECT e.id, e.body FROM outbox_parked k JOIN outbox_events e ON e.id = k.event AND e.sent IS NULL
+		WHERE e.name = $1`, target).Scan(&id, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("outbox: event %.80q: %w", target, ErrNotParked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outbox: read event %.80q: %w", target, err)
+	}
+	e, err := decode(id, target, body)
+	if err != nil {
+		return nil, err
+	}
+	return []view.Payload{{Name: target, Message: e}}, nil
+}
 
 // Act implements [view.Operated] with Resume, Skip and Drop; the target is the ID of an
 // event.

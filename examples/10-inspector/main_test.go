@@ -63,6 +63,11 @@ func TestTheOperatorResumesWhatIsParked(t *testing.T) {
 	status, body := ask(r, nil)
 	require.Equal(t, http.StatusOK, status, "%s", body)
 	exampletest.Until(t, func() bool { m, ok := parked(); return ok && m.ID > found.ID }) // the next one
+
+	status, body = ask(http.NewRequest(http.MethodGet, "http://"+ports.Addr(0)+"/metrics", nil))
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(body), `interlock_parked_messages{interlock_name="deposits"} 1`+"\n")
+	require.Contains(t, string(body), `messaging_process_duration_seconds_count{`)
 	program.Interrupt()
 	require.Equal(t, "<nil> <nil>\n", program.Wait())
 }

@@ -19,6 +19,14 @@ const (
 	PostgreSQL                    // from version 12 on
 )
 
+// String returns "SQLite" or "PostgreSQL".
+func (d Dialect) String() string {
+	if d == PostgreSQL {
+		return "PostgreSQL"
+	}
+	return "SQLite"
+}
+
 // Text returns the type of a text column that is compared as bytes.
 func (d Dialect) Text() string {
 	if d == PostgreSQL {
@@ -57,7 +65,8 @@ func CheckComponent(name string) error {
 
 // Migrate migrates the tables of a component: it runs the steps that were not run
 // yet, in one transaction, and stores their number. Of two concurrent migrations
-// one waits for the other. db must have a free connection.
+// one waits for the other. db must have a free connection. If the database is not of the
+// dialect, the error says so.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps []string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -66,9 +75,29 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, component string, steps
 	defer conn.Close()
 	if err := transaction(ctx, conn, d, component, steps); err != nil {
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) // if it has begun
+		if other := otherThan(d); is(ctx, conn, other) {
+			return fmt.Errorf("the database is one of %s, and the dialect is that of %s: give the other one", other, d)
+		}
 		return err
 	}
 	return nil
+}
+
+func otherThan(d Dialect) Dialect {
+	if d == SQLite {
+		return PostgreSQL
+	}
+	return SQLite
+}
+
+// is reports whether a database has a dialect, as far as it answers.
+func is(ctx context.Context, conn *sql.Conn, d Dialect) bool {
+	query := `SELECT sqlite_version()`
+	if d == PostgreSQL {
+		query = `SELECT current_setting('server_version')`
+	}
+	var version string
+	return conn.QueryRowContext(ctx, query).Scan(&version) == nil
 }
 
 // CheckVersion returns an error that wraps [ErrSchema] unless the tables of a component

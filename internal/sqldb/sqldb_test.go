@@ -38,6 +38,22 @@ func everywhere(t *testing.T, test func(t *testing.T, d sqldb.Dialect, open func
 	})
 }
 
+// A dialect that is not that of the database is named, and the connection can be used again.
+func TestAnotherDialect(t *testing.T) {
+	everywhere(t, func(t *testing.T, d sqldb.Dialect, open func() *sql.DB) {
+		db := open()
+		db.SetMaxOpenConns(1)
+		other := sqldb.SQLite + sqldb.PostgreSQL - d
+		err := sqldb.Migrate(t.Context(), db, other, "fruit", nil)
+		require.EqualError(t, err, "the database is one of "+d.String()+", and the dialect is that of "+other.String()+": give the other one")
+		require.NoError(t, sqldb.Migrate(t.Context(), db, d, "fruit", nil))
+		require.NoError(t, db.Close())
+		err = sqldb.Migrate(t.Context(), db, d, "fruit", nil)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "dialect", "a database that is away")
+	})
+}
+
 func TestMigrate(t *testing.T) {
 	everywhere(t, func(t *testing.T, d sqldb.Dialect, open func() *sql.DB) {
 		db := open()

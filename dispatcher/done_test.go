@@ -51,6 +51,11 @@ func TestOnDoneOrder(t *testing.T) {
 
 // TestOnDoneMisbehaves: a callback that panics or ends its goroutine costs no
 // worker, no key and no other callback, wherever it is called.
+// A callback that is nil is a mistake of the caller's, and said to be one.
+func TestOnDoneIsNil(t *testing.T) {
+	require.PanicsWithValue(t, "dispatcher: OnDone: the callback is nil: give one, or leave the option out", func() { dispatcher.OnDone[int](nil) })
+}
+
 func TestOnDoneMisbehaves(t *testing.T) {
 	for name, misbehave := range map[string]func(){
 		"panic": func() { panic("callback") },

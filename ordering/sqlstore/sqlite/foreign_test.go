@@ -102,6 +102,8 @@ func TestFilesThatAreNoDatabase(t *testing.T) {
 	}
 	_, err := sqlite.Open(t.Context(), t.TempDir())
 	require.Error(t, err)
+	_, err = sqlite.Open(t.Context(), "")
+	require.EqualError(t, err, `open database "": it is no file: give the path of one`)
 	_, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "no", "such", "folder.db"))
 	require.Error(t, err)
 }

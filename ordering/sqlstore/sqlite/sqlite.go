@@ -66,7 +66,7 @@ func Open(ctx context.Context, path string) (*sqlstore.Store, error) {
 func OpenReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) {
 	r, err := openReadOnly(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, fmt.Errorf("open database %q: %w", path, err)
 	}
 	return r, nil
 }
@@ -76,7 +76,7 @@ func OpenReadOnly(ctx context.Context, path string) (*sqlstore.ReadOnly, error) 
 func OpenOperator(ctx context.Context, path string) (*sqlstore.Operator, error) {
 	o, err := openOperator(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, fmt.Errorf("open database %q: %w", path, err)
 	}
 	return o, nil
 }
@@ -132,7 +132,7 @@ func OpenBeside(ctx context.Context, path string) (*sqlstore.Store, error) {
 func openNamed(ctx context.Context, path string, inspect func(ctx context.Context, path string) error) (*sqlstore.Store, error) {
 	store, err := open(ctx, path, inspect)
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, fmt.Errorf("open database %q: %w", path, err)
 	}
 	return store, nil
 }

@@ -17,6 +17,13 @@ import (
 // to learn its outcome. When a sequencer has stopped, events that have not run
 // get their outcome only at its shutdown, so ctx should have a deadline.
 //
+// The outcome tells a sender's fault from one that passes. With the result DeadLettered, or
+// Failed for a command under the policy Park, the handler, Decode or Keys has failed for
+// good, and the error is theirs. With Refused it contradicts what was done. With Duplicate
+// the error is a [*GivenUpError]: it was given up before. An [*EventError] comes without a
+// result: the event is not valid. After any other error the same command may be sent again,
+// and will be applied once.
+//
 // In a handler the error is [dispatcher.ErrNested].
 func (s *Sequencer[T]) Do(ctx context.Context, e *Event) (Outcome, error) {
 	if s.within(ctx) {

@@ -71,7 +71,9 @@ const (
 // Position is the position of an event in a stream.
 type Position struct {
 	// Stream is the key whose events the producer numbers: an order, an
-	// account, a client.
+	// account, a client. The root, which is the zero Key too, is a stream like any
+	// other, written "/": with default keys its events wait for everything, and
+	// everything for them.
 	Stream lockkeys.Key `json:"stream"`
 	// Epoch is what a producer raises when it has lost its numbers, since its
 	// database was restored from a backup for example, so that it cannot go on

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -84,8 +86,7 @@ func (c *conn) compiled(ctx context.Context, kept map[string]driver.Stmt, query 
 	return s, nil
 }
 
-// QueryContext runs a query. The store's own queries are kept compiled: the store reads
-// all rows of a query before it runs the same one again, which an effect need not do.
+// QueryContext runs a query and keeps it compiled.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.shared.free.Load() {
 		return c.driverConn.QueryContext(ctx, query, args)
@@ -100,19 +101,63 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		defer func() { c.own = false }()
 	}
 	c.noteQuery(query)
-	var s driver.Stmt
-	if own || c.shared.effect.Load() == nil {
-		if s, err = c.compiled(ctx, c.statements, query); err != nil {
-			return nil, c.explain(err)
+	rows, err := c.query(ctx, query, args)
+	return rows, c.explain(err)
+}
+
+func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	s := c.statements[query]
+	delete(c.statements, query) // it belongs to the rows until they are closed
+	if s == nil {
+		var err error
+		if s, err = c.driverConn.PrepareContext(ctx, query); err != nil {
+			return nil, err
 		}
 	}
-	var rows driver.Rows
-	if s != nil {
-		rows, err = s.(driver.StmtQueryContext).QueryContext(ctx, args)
-	} else {
-		rows, err = c.driverConn.QueryContext(ctx, query, args)
+	rows, err := s.(driver.StmtQueryContext).QueryContext(ctx, args)
+	if err != nil {
+		c.keep(query, s)
+		return nil, err
 	}
-	return rows, c.explain(err)
+	full, ok := rows.(driverRows)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqlstore: rows of type %T lack methods that the store needs", rows), rows.Close(), s.Close())
+	}
+	return &keptRows{full, c, query, s}, nil
+}
+
+// keep keeps a compiled statement, unless there are too many, or one of the same text.
+func (c *conn) keep(query string, s driver.Stmt) {
+	if _, is := c.statements[query]; is || len(c.statements) >= maxStatements {
+		_ = s.Close()
+		return
+	}
+	c.statements[query] = s
+}
+
+// driverRows lists the interfaces that a driver's rows must implement.
+type driverRows interface {
+	driver.Rows
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
+	driver.RowsColumnTypeScanType
+}
+
+// keptRows are the rows of a compiled statement, which is kept when they are closed.
+type keptRows struct {
+	driverRows
+	conn      *conn
+	query     string
+	statement driver.Stmt
+}
+
+// Close closes the rows.
+func (r *keptRows) Close() error {
+	err := r.driverRows.Close()
+	r.conn.keep(r.query, r.statement)
+	return err
 }
 
 // PrepareContext compiles a statement.

@@ -49,7 +49,7 @@ func (d database) bed(t testing.TB) *bed {
 	store, err := d.open(t)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	log, err := eventlog.New(t.Context(), store.DB(), d.dialect, eventlog.Config{Prepare: store.Prepare})
+	log, err := eventlog.New(t.Context(), store.DB(), d.dialect, eventlog.Config{})
 	require.NoError(t, err)
 	require.NoError(t, store.Migrate(t.Context(), "bench", []string{
 		`CREATE TABLE events (place ` + d.serial + `, stream TEXT NOT NULL, version BIGINT NOT NULL, id TEXT NOT NULL UNIQUE,

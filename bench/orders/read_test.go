@@ -31,7 +31,7 @@ func models(t testing.TB, n int) *parts.Views {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), shopDB))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	log, err := eventlog.New(t.Context(), store.DB(), eventlog.SQLite, eventlog.Config{Prepare: store.Prepare})
+	log, err := eventlog.New(t.Context(), store.DB(), eventlog.SQLite, eventlog.Config{})
 	require.NoError(t, err)
 	const together = 40
 	for first := 0; first < n; first += together {

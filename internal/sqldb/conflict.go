@@ -21,3 +21,11 @@ func IsConflict(err error) bool {
 	}
 	return false
 }
+
+// IsConstraint reports whether SQLite has refused a statement because of the data. The
+// statement has changed nothing then, and the transaction can go on.
+func IsConstraint(err error) bool {
+	const constraint = 19 // SQLITE_CONSTRAINT
+	var sqlite interface{ Code() int }
+	return errors.As(err, &sqlite) && sqlite.Code()&0xff == constraint
+}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -299,7 +300,7 @@ func (w *writer) commit() {
 		return
 	default:
 		w.undo()
-		if isConstraint(err) {
+		if sqldb.IsConstraint(err) {
 			err = &effectError{err}
 		}
 	}
@@ -354,14 +355,6 @@ func (w *writer) undo() {
 func (w *writer) forget() {
 	clear(w.group.written)
 	w.group = group{written: w.group.written[:0]}
-}
-
-// isConstraint reports whether SQLite refused to commit because of the data,
-// such as a deferred constraint, by the code of its error.
-func isConstraint(err error) bool {
-	const constraint = 19 // SQLITE_CONSTRAINT
-	var sqlite interface{ Code() int }
-	return errors.As(err, &sqlite) && sqlite.Code()&0xff == constraint
 }
 
 func (w *writer) waiting() int {

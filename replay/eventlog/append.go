@@ -62,7 +62,7 @@ type Appended struct {
 // error wraps [ErrConflict].
 //
 // After an error the transaction is as it was before, unless the database itself has
-// failed: then it has been rolled back.
+// failed, or ctx has ended, while it was written: then it has been rolled back.
 func (l *Log) Append(ctx context.Context, tx *sql.Tx, events []*ordering.Event, expected ...ordering.Position) (Appended, error) {
 	entries := []Entry{}
 	_, err := l.box.EnqueueAll(context.WithValue(ctx, entriesKey{}, &entries), tx, events, expected...)

@@ -54,9 +54,6 @@ func (p place) open(t testing.TB, config eventlog.Config) bed {
 	store, err := p.store(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	if config.Prepare == nil {
-		config.Prepare = store.Prepare
-	}
 	log, err := eventlog.New(t.Context(), store.DB(), p.dialect, config)
 	require.NoError(t, err)
 	return bed{log, store, p}

@@ -53,10 +53,6 @@ type Config struct {
 	// database has lost entries, since an old backup was restored for example: see
 	// [outbox.Config.Epoch].
 	Epoch uint16
-	// Prepare prepares a statement for the transactions in which events are appended,
-	// see [outbox.Config.Prepare]: with a store of package sqlstore, set it to the
-	// store's method Prepare, which saves most of the time of an append on SQLite.
-	Prepare func(ctx context.Context, query string) (*sql.Stmt, error)
 	// Logger logs what a reader passes over: snapshots that cannot be read.
 	// Default: slog.Default().
 	Logger *slog.Logger
@@ -118,7 +114,7 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 	}
 	l.box, err = outbox.New(ctx, db, dialect, outbox.Config{
 		Retention: -1, Local: !config.Sent, Check: l.check, Epoch: config.Epoch,
-		Also: placing{l}, Prepare: config.Prepare, Logger: config.Logger,
+		Also: placing{l}, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("eventlog: %w", err)

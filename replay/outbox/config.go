@@ -38,12 +38,6 @@ type Config struct {
 	Check func(e *ordering.Event) error
 	// Also, if set, does more in the step in which events are added. Default: nothing.
 	Also Also
-	// Prepare prepares a statement for the transactions in which events are
-	// enqueued, if these are not of the database that the outbox was given. On SQLite
-	// parsing a statement takes several times as long as running it. For the
-	// transactions of a store of package sqlstore it is the store's method Prepare.
-	// Default: the database's method PrepareContext.
-	Prepare func(ctx context.Context, query string) (*sql.Stmt, error)
 	// Logger logs the decisions of operators. Default: slog.Default().
 	Logger *slog.Logger
 	// Epoch is the epoch in which numbers are assigned, see [ordering.Position].
@@ -58,10 +52,11 @@ type Config struct {
 // writes is there exactly if they are. An event log gives them places in its order.
 type Also interface {
 	// Statements returns statements that Added uses often, which are prepared on
-	// SQLite; see [Config.Prepare].
+	// SQLite.
 	Statements() []string
 	// Added is called after events were added, on the goroutine of Enqueue or EnqueueAll
-	// and with its context. If it fails, they are not added, and its error is wrapped.
+	// and with its context. If it fails, they are not added, and its error is wrapped; on
+	// SQLite the transaction is rolled back.
 	Added(ctx context.Context, tx Tx, added []Enqueued) error
 }
 

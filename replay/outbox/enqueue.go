@@ -23,7 +23,8 @@ import (
 // is not changed.
 //
 // After an error the transaction is as it was before the call and can go on,
-// unless the database itself failed: then it has been rolled back. The error
+// unless the database itself failed, or ctx has ended, while it was written: then it
+// has been rolled back. The error
 // wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded], [ErrDuplicateID],
 // [ErrOtherEvent], an [*ordering.EventError], that of [Config.Check], or that of
 // the database. If it wraps [ErrConflict], roll the transaction back and run it
@@ -41,11 +42,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 	if err != nil {
 		return nil, err
 	}
-	err = o.atomically(ctx, tx, func(t transaction) error {
-		_, err := o.add(ctx, t, []*ordering.Event{e})
-		return err
-	})
-	if err != nil {
+	if _, err := o.enqueue(ctx, tx, []*ordering.Event{e}, nil); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue event %.80q: %w", e.ID, err)
 	}
 	return e, nil
@@ -85,17 +82,26 @@ func (o *Outbox) EnqueueAll(ctx context.Context, tx *sql.Tx, events []*ordering.
 	if err := distinct(ready); err != nil {
 		return nil, fmt.Errorf("outbox: enqueue: %w", err)
 	}
-	var added []Enqueued
-	err := o.atomically(ctx, tx, func(t transaction) (err error) {
-		if err = o.check(ctx, t, ready, expected); err == nil {
-			added, err = o.add(ctx, t, ready)
-		}
-		return err
-	})
+	added, err := o.enqueue(ctx, tx, ready, expected)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: enqueue %d events: %w", len(events), err)
 	}
 	return added, nil
+}
+
+// enqueue adds events that are complete but for their numbers.
+func (o *Outbox) enqueue(ctx context.Context, tx *sql.Tx, events []*ordering.Event, expected []ordering.Position) (added []Enqueued, err error) {
+	if o.dialect == SQLite && len(events) <= maxInsert {
+		added, err = o.addByWriter(ctx, tx, events, expected)
+		return added, conflicting(err)
+	}
+	return added, o.atomically(ctx, tx, func(t transaction) error {
+		if err := o.check(ctx, t, events, expected); err != nil {
+			return err
+		}
+		added, err = o.add(ctx, t, events)
+		return err
+	})
 }
 
 // distinct returns an error for two events with one ID.

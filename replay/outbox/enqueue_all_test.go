@@ -113,6 +113,32 @@ func TestEnqueueAllRefuses(t *testing.T) {
 	})
 }
 
+// More than one statement can insert.
+func TestEnqueueAllOfMany(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		put(t, box, db, "a")
+		many := func(last string) (list []*ordering.Event) {
+			for range 300 {
+				list = append(list, on("", "a", "b"))
+			}
+			return append(list, on(last, "a"))
+		}
+		inTx(t, db, func(tx *sql.Tx) {
+			_, err := box.EnqueueAll(t.Context(), tx, []*ordering.Event{on("there", "b")})
+			require.NoError(t, err)
+			_, err = box.EnqueueAll(t.Context(), tx, many("there"))
+			require.ErrorIs(t, err, outbox.ErrOtherEvent)
+			_, err = box.EnqueueAll(t.Context(), tx, many("last"), at("a", 7))
+			require.ErrorIs(t, err, outbox.ErrVersion)
+			added, err := box.EnqueueAll(t.Context(), tx, many("last"), at("a", 1))
+			require.NoError(t, err)
+			require.Len(t, added, 301)
+			assert.Equal(t, []string{"last: a=302"}, numbered(added[300:]), "nothing was half done")
+		})
+	})
+}
+
 // An expected position has an epoch, which a stream may be behind.
 func TestEnqueueAllInALaterEpoch(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

@@ -26,13 +26,14 @@ func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Eve
 	}
 	added := make([]Enqueued, 0, len(events))
 	for some := range slices.Chunk(events, maxInsert) {
-		rows, err := o.insert(ctx, tx, some)
+		more, err := o.insertEvents(ctx, tx, some)
+		if err == nil {
+			err = o.insertPositions(ctx, tx, more)
+		}
 		if err != nil {
 			return nil, err
 		}
-		for i, e := range some {
-			added = append(added, Enqueued{e, rows[i]})
-		}
+		added = append(added, more...)
 	}
 	if o.config.Also != nil && len(added) > 0 {
 		if err := o.config.Also.Added(ctx, tx, added); err != nil {
@@ -42,7 +43,8 @@ func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Eve
 	return added, nil
 }
 
-func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.Event) (rows []int64, err error) {
+// insertEvents inserts events, or returns an error for an ID that is taken.
+func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ordering.Event) ([]Enqueued, error) {
 	now := time.Now().UnixMicro()
 	sent := sql.NullInt64{Int64: now, Valid: o.config.Local}
 	args := make([]any, 0, 7*len(events))
@@ -54,37 +56,64 @@ func (o *Outbox) insert(ctx context.Context, tx transaction, events []*ordering.
 		args = append(args, e.ID, len(e.Positions), len(body), now, sent, o.config.Retention < 0, body)
 	}
 	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
+	if sqldb.IsConstraint(err) {
+		return nil, oneTaken(ctx, tx, events, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	args = args[:0]
-	for _, e := range events {
+	added := make([]Enqueued, len(events))
+	for i, e := range events {
 		row, inserted := byName[e.ID]
 		if !inserted {
 			return nil, taken(ctx, tx, e)
 		}
-		rows = append(rows, int64(row))
-		for _, p := range e.Positions {
-			args = append(args, p.Stream.String(), int64(p.Place()), int64(row), o.config.Local)
-		}
+		added[i] = Enqueued{e, int64(row)}
 	}
-	const each = 4
-	for some := range slices.Chunk(args, each*maxInsert) {
-		if _, err := tx.ExecContext(ctx, insertPositions(o.dialect, len(some)/each), some...); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
+	return added, nil
 }
 
-// insertEvents inserts the events whose names are new. Their rows are in their order.
+func (o *Outbox) insertPositions(ctx context.Context, tx transaction, added []Enqueued) error {
+	const each = 4
+	args := make([]any, 0, each*len(added))
+	for _, a := range added {
+		for _, p := range a.Event.Positions {
+			args = append(args, p.Stream.String(), int64(p.Place()), a.Row, o.config.Local)
+		}
+	}
+	for some := range slices.Chunk(args, each*maxInsert) {
+		if _, err := tx.ExecContext(ctx, insertPositions(o.dialect, len(some)/each), some...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertEvents inserts events. Their rows are in their order. If some of the names are
+// taken, SQLite inserts none and returns an error, after which the transaction can go on;
+// on PostgreSQL it could not, so the others are inserted.
 func insertEvents(d Dialect, n int) string {
-	return `INSERT INTO outbox_events (name, streams, size, created, sent, kept, body) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?, ?)") + `
-		ON CONFLICT (name) DO NOTHING RETURNING name, id`
+	taken := ""
+	if d == PostgreSQL {
+		taken = ` ON CONFLICT (name) DO NOTHING`
+	}
+	return `INSERT INTO outbox_events (name, streams, size, created, sent, kept, body) VALUES ` +
+		sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?, ?)") + taken + ` RETURNING name, id`
 }
 
 func insertPositions(d Dialect, n int) string {
 	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?)")
+}
+
+// oneTaken returns the error for the first of the events whose ID exists already, or the
+// cause if there is none.
+func oneTaken(ctx context.Context, tx transaction, events []*ordering.Event, cause error) error {
+	for _, e := range events {
+		if err := taken(ctx, tx, e); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return cause
 }
 
 // taken returns the error for an event whose ID exists already: ErrDuplicateID if

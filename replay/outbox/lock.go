@@ -68,12 +68,12 @@ func lockStreams(d Dialect, n int) string {
 
 // atomically calls do in a savepoint of the caller's transaction.
 func (o *Outbox) atomically(ctx context.Context, tx *sql.Tx, do func(t transaction) error) error {
-	t, err := o.begin(ctx, tx)
-	if err != nil {
+	if _, err := tx.ExecContext(ctx, `SAVEPOINT outbox`); err != nil {
 		return conflicting(err)
 	}
-	if err = do(t); err == nil {
-		_, err = t.ExecContext(ctx, release)
+	err := do(transaction{tx, nil})
+	if err == nil {
+		_, err = tx.ExecContext(ctx, release)
 	}
 	if err != nil {
 		undo(ctx, tx)

@@ -15,23 +15,10 @@ import (
 // these are locked in the order of the keys, as by Lock, so that transactions that do
 // so once never wait for each other in a circle.
 func (o *Outbox) assign(ctx context.Context, tx transaction, events []*ordering.Event) error {
-	needs := map[string]*need{}
-	for _, e := range events {
-		for _, p := range e.Positions {
-			text := p.Stream.String()
-			n := needs[text]
-			if n == nil {
-				n = &need{stream: p.Stream}
-				needs[text] = n
-			}
-			if n.ends {
-				return fmt.Errorf("%w: %s: an event before event %.80q ends it", ErrEnded, p.Stream, e.ID)
-			}
-			n.count++
-			n.ends = p.End
-		}
+	sorted, err := needsOf(events)
+	if err != nil {
+		return err
 	}
-	sorted := slices.SortedFunc(maps.Values(needs), func(a, b *need) int { return a.stream.Compare(b.stream) })
 	before := beforeEpoch(o.config.Epoch)
 	for some := range slices.Chunk(sorted, ordering.MaxPositions) {
 		args := make([]any, 0, 3*len(some))
@@ -54,15 +41,44 @@ func (o *Outbox) assign(ctx context.Context, tx transaction, events []*ordering.
 			n.next = place - uint64(n.count) + 1
 		}
 	}
+	number(events, sorted)
+	return nil
+}
+
+// needsOf returns how many numbers the events need of each of their streams, in the
+// order of the keys.
+func needsOf(events []*ordering.Event) ([]*need, error) {
+	needs := map[lockkeys.Key]*need{}
 	for _, e := range events {
-		for i, p := range e.Positions {
-			n := needs[p.Stream.String()]
-			at := ordering.PositionAt(p.Stream, n.next)
-			e.Positions[i].Epoch, e.Positions[i].Number = at.Epoch, at.Number
-			n.next++
+		for _, p := range e.Positions {
+			n := needs[p.Stream]
+			if n == nil {
+				n = &need{stream: p.Stream}
+				needs[p.Stream] = n
+			}
+			if n.ends {
+				return nil, fmt.Errorf("%w: %s: an event before event %.80q ends it", ErrEnded, p.Stream, e.ID)
+			}
+			n.count++
+			n.ends = p.End
 		}
 	}
-	return nil
+	return slices.SortedFunc(maps.Values(needs), func(a, b *need) int { return a.stream.Compare(b.stream) }), nil
+}
+
+// number gives the events the numbers that were found for their streams.
+func number(events []*ordering.Event, needs []*need) {
+	next := make(map[lockkeys.Key]uint64, len(needs))
+	for _, n := range needs {
+		next[n.stream] = n.next
+	}
+	for _, e := range events {
+		for i, p := range e.Positions {
+			at := ordering.PositionAt(p.Stream, next[p.Stream])
+			e.Positions[i].Epoch, e.Positions[i].Number = at.Epoch, at.Number
+			next[p.Stream]++
+		}
+	}
 }
 
 // need is how many numbers of a stream are needed.
@@ -70,7 +86,7 @@ type need struct {
 	stream lockkeys.Key
 	count  int64
 	ends   bool   // the last of them ends the stream
-	next   uint64 // the place of the next one that an event gets
+	next   uint64 // the place of the first of them
 }
 
 // beforeEpoch is the place before the first number of an epoch.
@@ -96,8 +112,28 @@ func refused(ctx context.Context, tx transaction, stream lockkeys.Key) error {
 	case err != nil:
 		return err
 	case ended:
-		return fmt.Errorf("%w: its last event is %s", ErrEnded, ordering.PositionAt(stream, last))
+		return hasEnded(stream, last)
 	}
+	return hasNoMore(stream)
+}
+
+// refuses returns an error if a stream gives no numbers after its last one, in the epoch
+// behind a place or in a later one that has begun.
+func (l lastNumber) refuses(n *need, before uint64) error {
+	switch {
+	case l.ended:
+		return hasEnded(n.stream, l.place)
+	case l.place > before && (l.place-1)%ordering.MaxNumber+1+uint64(n.count) > ordering.MaxNumber:
+		return hasNoMore(n.stream)
+	}
+	return nil
+}
+
+func hasEnded(stream lockkeys.Key, last uint64) error {
+	return fmt.Errorf("%w: its last event is %s", ErrEnded, ordering.PositionAt(stream, last))
+}
+
+func hasNoMore(stream lockkeys.Key) error {
 	return fmt.Errorf("%w: %s has no numbers left: raise Config.Epoch", ordering.ErrNumber, stream)
 }
 

@@ -20,29 +20,25 @@ func (o *Outbox) prepareAll(ctx context.Context) (err error) {
 	if o.dialect != SQLite {
 		return nil
 	}
-	enqueuing, relaying := []string{savepoint, release, insertEvents(o.dialect, 1)}, []string{findHeads}
+	enqueuing, relaying := []string{}, []string{findHeads}
 	for n := 1; n <= few; n++ {
-		enqueuing = append(enqueuing, nextNumbers(o.dialect, n, o.config.Epoch), insertPositions(o.dialect, n), lockStreams(o.dialect, n))
+		enqueuing = append(enqueuing, lastNumbers(n), insertEvents(o.dialect, n), putLast(n), insertPositions(o.dialect, n))
 		relaying = append(relaying, loadRuns(o.dialect, n))
 	}
 	if o.config.Also != nil {
 		enqueuing = append(enqueuing, o.config.Also.Statements()...)
 	}
-	prepare := o.config.Prepare
-	if prepare == nil {
-		prepare = o.db.PrepareContext
-	}
-	if o.enqueuing, err = newStatements(ctx, prepare, enqueuing); err == nil {
-		o.relaying, err = newStatements(ctx, o.db.PrepareContext, relaying)
+	if o.enqueuing, err = newStatements(ctx, o.db, enqueuing); err == nil {
+		o.relaying, err = newStatements(ctx, o.db, relaying)
 	}
 	return err
 }
 
-func newStatements(ctx context.Context, prepare func(context.Context, string) (*sql.Stmt, error), texts []string) (statements, error) {
+func newStatements(ctx context.Context, db *sql.DB, texts []string) (statements, error) {
 	s := statements{}
 	for _, text := range texts {
 		var err error
-		if s[text], err = prepare(ctx, text); err != nil {
+		if s[text], err = db.PrepareContext(ctx, text); err != nil {
 			return nil, err
 		}
 	}
@@ -58,24 +54,20 @@ func (s statements) query(ctx context.Context, db querier, text string, args ...
 	return db.QueryContext(ctx, text, args...)
 }
 
-// transaction is a caller's transaction within the savepoint "outbox".
+// transaction is a caller's transaction.
 type transaction struct {
 	*sql.Tx
 	statements statements
 }
 
-const savepoint = `SAVEPOINT outbox`
-
-// begin sets the savepoint. The prepared statements do not work in a transaction
-// of another [sql.DB] for the same database: that shows here.
-func (o *Outbox) begin(ctx context.Context, tx *sql.Tx) (transaction, error) {
-	if prepared := o.enqueuing[savepoint]; prepared != nil {
-		if _, err := tx.StmtContext(ctx, prepared).ExecContext(ctx); err == nil {
-			return transaction{tx, o.enqueuing}, nil
-		}
+// prepared returns a transaction that uses the prepared statements, unless it is of
+// another [sql.DB] for the same database, where they do not work: one of a store of
+// package sqlstore keeps its statements compiled.
+func (o *Outbox) prepared(ctx context.Context, tx *sql.Tx) transaction {
+	if tx.StmtContext(ctx, o.enqueuing[lastNumbers(1)]).Close() != nil {
+		return transaction{tx, nil}
 	}
-	_, err := tx.ExecContext(ctx, savepoint)
-	return transaction{tx, nil}, err
+	return transaction{tx, o.enqueuing}
 }
 
 // ExecContext is [sql.Tx.ExecContext] with a prepared statement, if there is one.

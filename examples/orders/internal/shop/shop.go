@@ -63,7 +63,7 @@ func Open(ctx context.Context, database string, services checkout.Services, isol
 		}
 	}()
 	s.store.Measure(s.Metrics.Commits("shop"))
-	s.Log, err = eventlog.New(ctx, s.store.DB(), dialect, eventlog.Config{Prepare: s.store.Prepare, Logger: logger})
+	s.Log, err = eventlog.New(ctx, s.store.DB(), dialect, eventlog.Config{Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -162,6 +162,12 @@ type Config[T any] struct {
 	// taken for a duplicate, and counted in [Stats].Unconfirmed. Default: 30
 	// days.
 	Retention time.Duration
+	// Brief says that of events with one position that were applied at the first attempt,
+	// and without a reply, the job state is not kept once the next number of the stream is
+	// done. It is for streams that nobody but their own source writes, so that a number
+	// says all, and which are so long that the job states would cost more than the
+	// effects. Default: they are kept for Retention.
+	Brief bool
 
 	// CommandRetention is how long commands are remembered by their IDs, with
 	// their replies: a later repeat runs again. Negative means for ever.

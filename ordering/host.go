@@ -53,7 +53,7 @@ func faultOf(h HeldEvent) core.Fault {
 
 func (host[T]) Detach(e *core.Event) *core.Event {
 	it := itemOf[T](e)
-	detached := &item[T]{event: it.event, term: it.term, attempts: it.attempts, started: it.started}
+	detached := &item[T]{event: it.event, term: it.term, brief: it.brief, attempts: it.attempts, started: it.started}
 	detached.Owner, detached.Held = detached, true
 	for _, p := range it.event.Positions {
 		detached.Add(p.Stream, p.Place(), p.End)

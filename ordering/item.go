@@ -38,6 +38,7 @@ type item[T any] struct {
 	read      func(ctx context.Context) error // likewise
 	recalled  atomic.Bool
 	offered   bool // by a source, which waits for the outcome
+	brief     bool // see Config.Brief
 
 	fences    []int64
 	known     []uint64
@@ -48,7 +49,7 @@ type item[T any] struct {
 // newItem makes the item of a valid event.
 func (s *Sequencer[T]) newItem(e *Event, done Done) *item[T] {
 	it := s.items.Get().(*item[T])
-	it.event, it.done, it.term = e, done, &s.info
+	it.event, it.done, it.term, it.brief = e, done, &s.info, s.cfg.Brief
 	it.Owner = it
 	it.Size = e.Size()
 	it.Cost = e.waiting(it.Size)
@@ -102,7 +103,7 @@ func (it *item[T]) record(status Status, errText string) Record {
 	if status == StatusApplied { // that of a failed attempt counts for nothing
 		reply = it.reply
 	}
-	return Record{Event: it.event, Term: it.term, Fences: it.fences, Known: it.known, Held: it.Held, Marked: it.run.IsMarked(), JobState: JobState{
+	return Record{Event: it.event, Term: it.term, Fences: it.fences, Known: it.known, Held: it.Held, Marked: it.run.IsMarked(), Brief: it.brief, JobState: JobState{
 		Event: it.event.Name(), Positions: it.event.Positions, Status: status,
 		Attempts: it.attempts, Error: errText, Started: it.started, Ended: it.At, Reply: reply,
 	}}

@@ -35,6 +35,9 @@ type Record struct {
 	// Marked reports whether [Term].Mark was called for the event with the
 	// numbers JobState.Positions, or the command: the commit deletes the count.
 	Marked bool
+	// Brief is [Config.Brief]: see [Record.IsBrief]. A number whose job state is not kept
+	// for that counts as one whose job state was pruned.
+	Brief bool
 
 	// JobState is what [Record.State] returns, but for its Hash, which may be
 	// missing.
@@ -50,6 +53,14 @@ func (r *Record) State() JobState {
 		state.Hash = r.Event.Hash()
 	}
 	return state
+}
+
+// IsBrief reports whether a store need keep the job state only until the next number of
+// the stream is done: it has Brief, and there is nothing about the event that an operator
+// may want to know.
+func (r *Record) IsBrief() bool {
+	return r.Brief && r.JobState.Status == StatusApplied && r.JobState.Attempts <= 1 && !r.Held && r.By == "" && len(r.JobState.Reply) == 0 &&
+		len(r.JobState.Positions) == 1 && !r.JobState.Positions[0].End
 }
 
 // IsCommand reports whether the record is that of a command: an event without

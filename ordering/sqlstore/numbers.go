@@ -54,7 +54,7 @@ func (b *sqlite) numbered(ctx context.Context, tx *transaction, t termOf, stream
 	if err != nil {
 		return nil, err
 	}
-	n := &numbered{row: rows[0]}
+	n := &numbered{row: rows[0], wrote: rows[0].last}
 	if n.spans > 0 {
 		if n.was, err = loadSpans(ctx, tx, t.consumer, stream); err != nil {
 			return nil, err

@@ -88,12 +88,15 @@ func statements(commits []*commit) []Statement {
 		numbers []int64
 	}
 	var marks [][]byte
-	for _, c := range commits {
+	var brief brief
+	for _, c := range brief.leaveOut(commits) {
 		if c.IsCommand() {
 			commands.add(c.job)
 		} else {
 			jobs.add(append(slices.Clip(c.job), clean(c.By), clean(c.Reason), c.Reply))
 		}
+	}
+	for _, c := range commits {
 		for _, p := range c.Event.Positions {
 			if p.End {
 				ended.streams, ended.numbers = append(ended.streams, p.Stream.String()), append(ended.numbers, int64(p.Place()))
@@ -109,6 +112,9 @@ func statements(commits []*commit) []Statement {
 		list = append(list, Statement{putMore, jobs.first})
 	case jobs.rows > 1:
 		list = append(list, Statement{putJobs, jobs.all()})
+	}
+	if len(brief.streams) > 0 {
+		list = append(list, Statement{forgetBriefs, []any{t.consumer, brief.streams, brief.numbers, brief.pruned}})
 	}
 	if commands.rows > 0 {
 		list = append(list, Statement{putCommands, commands.all()})

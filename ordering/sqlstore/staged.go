@@ -44,7 +44,8 @@ type session struct {
 		terms      map[partition]*termRow
 		numbers    numbers
 	}
-	dirty map[streamOf]struct{} // streams that are to be written
+	dirty map[streamOf]struct{}  // streams that are to be written
+	brief map[streamOf][]*commit // of which the job states are to be written, as far as they are needed
 	queue queue
 	empty bool // of what is to be written
 }
@@ -53,7 +54,7 @@ type session struct {
 const maxKnown = 1 << 16
 
 func newSession() *session {
-	s := &session{dirty: map[streamOf]struct{}{}, empty: true}
+	s := &session{dirty: map[streamOf]struct{}{}, brief: map[streamOf][]*commit{}, empty: true}
 	s.forget()
 	return s
 }
@@ -64,6 +65,7 @@ func (s *session) forget() {
 	defer s.mu.Unlock()
 	s.mu.terms, s.mu.numbers = map[partition]*termRow{}, numbers{}
 	clear(s.dirty)
+	clear(s.brief)
 	s.queue.clear()
 	s.empty = true
 }
@@ -108,7 +110,12 @@ func (s *session) add(part *staged) {
 		}
 	}
 	for _, c := range part.commits {
-		s.queue.add(jobRows, c.jobRow())
+		if c.isOfBrief() {
+			key := streamOf{c.term.consumer, c.streams[0]}
+			s.brief[key] = append(s.brief[key], c)
+		} else {
+			s.queue.add(jobRows, c.jobRow())
+		}
 	}
 	s.queue.addAll(&part.queue)
 	s.empty = s.empty && len(part.commits) == 0 && len(part.queue.order) == 0
@@ -126,10 +133,18 @@ func (s *session) write(ctx context.Context, tx *transaction) error {
 	})
 	for _, key := range keys {
 		n := s.mu.numbers[key]
+		pruned, err := s.writeBrief(ctx, tx, key, n)
+		if err != nil {
+			return err
+		}
 		if len(n.was)+len(n.done) == 0 {
-			s.queue.add(streamRows, []any{key.consumer, key.stream, int64(n.last), 0})
+			s.queue.add(streamRows, []any{key.consumer, key.stream, int64(n.last), 0, pruned})
 		} else if err := writeStream(ctx, tx, key, n.last, n.was, n.done); err != nil {
 			return err
+		} else if pruned > 0 {
+			if err := prunedTo(ctx, tx, key, pruned); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.queue.write(ctx, tx); err != nil {
@@ -142,7 +157,7 @@ func (s *session) write(ctx context.Context, tx *transaction) error {
 				return err
 			}
 		}
-		written := numbered{row: n.row, done: n.done, was: n.done}
+		written := numbered{row: n.row, done: n.done, was: n.done, wrote: n.last}
 		written.ended, written.spans = max(n.ended, n.ends), len(n.done)
 		s.mu.numbers[key] = &written
 	}
@@ -150,6 +165,7 @@ func (s *session) write(ctx context.Context, tx *transaction) error {
 		s.mu.numbers = numbers{}
 	}
 	clear(s.dirty)
+	clear(s.brief)
 	s.empty = true
 	return nil
 }
@@ -157,8 +173,8 @@ func (s *session) write(ctx context.Context, tx *transaction) error {
 var (
 	jobRows = NewRows(`INSERT INTO ordering_jobs (`+jobColumns+`, decider, reason, reply)`, 14, replaceJob)
 
-	streamRows = NewRows(`INSERT INTO ordering_streams (consumer, stream, last, spans)`, 4,
-		`ON CONFLICT (consumer, stream) DO UPDATE SET last = excluded.last, spans = excluded.spans`)
+	streamRows = NewRows(`INSERT INTO ordering_streams (consumer, stream, last, spans, pruned)`, 5,
+		`ON CONFLICT (consumer, stream) DO UPDATE SET last = excluded.last, spans = excluded.spans, pruned = max(pruned, excluded.pruned)`)
 )
 
 // jobRow is the row of jobRows for an event whose numbers become done.
@@ -184,6 +200,7 @@ type numbered struct {
 	row
 	done    ordering.Spans // above last
 	was     ordering.Spans // what the table has of them
+	wrote   uint64         // the last number that the table has
 	ends    uint64         // the stream's last number, if one of the events has it
 	changed bool           // since the table was read or written
 }

@@ -58,7 +58,8 @@ type SubscriptionConfig struct {
 	// event as JSON.
 	DeadLetter func(ctx context.Context, e *ordering.Event, err error) error
 	// Retention is [ordering.Config.Retention]: how long the store keeps what became of
-	// each entry. A subscription that has nothing to do for longer cannot tell any more
+	// the last entry, and of those that were not applied at the first attempt; of others it
+	// keeps that they are done. A subscription that has nothing to do for longer cannot tell any more
 	// whether the log has another entry in the place of the last one that it has handled;
 	// it logs that when it starts. Default: 7 days.
 	Retention time.Duration
@@ -171,7 +172,7 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 		Store: config.Store, Consumer: consumer,
 		Handler: config.Handler, Together: config.Together, Keys: config.Keys,
 		Decode:     s.entry,
-		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: config.DeadLetter, Retention: config.Retention,
+		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: config.DeadLetter, Retention: config.Retention, Brief: true,
 		Owns:   func(stream lockkeys.Key) bool { return mine[stream] },
 		Logger: config.Logger,
 	})

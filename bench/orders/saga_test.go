@@ -3,7 +3,6 @@ package orders
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -38,8 +37,8 @@ func openSaga(ctx context.Context, dir string, s *parts.Services) (contender, er
 
 // record changes an order as an event of its checkout says.
 func (c *sagaAlone) record(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
-	var entry saga.Entry
-	if err := json.Unmarshal(e.Payload, &entry); err != nil {
+	entry, err := saga.EntryOf(e)
+	if err != nil {
 		return err
 	}
 	kind, means := parts.Means(entry)

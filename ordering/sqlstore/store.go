@@ -107,6 +107,11 @@ type row struct {
 // store's own transactions, and are blocked by them.
 func (s *Store) DB() *sql.DB { return s.reads }
 
+// Dialect returns which database it is, [outbox.SQLite] or [outbox.PostgreSQL] of package
+// replay/outbox: for an outbox or an event log beside the store, and for tables of the
+// caller's that are not the same on both.
+func (s *Store) Dialect() sqldb.Dialect { return s.dialect }
+
 // MaxHandlers returns how many handlers can have a transaction at the same
 // time; 0 on SQLite, where they take turns. Others wait for a connection.
 func (s *Store) MaxHandlers() int {

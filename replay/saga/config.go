@@ -31,9 +31,10 @@ type Config struct {
 	// order, as the last thing in the transaction that makes it durable; for SagaStarted,
 	// that of Start. Its error undoes the transaction, and an error of the caller's own is
 	// waited out like one of the store. The event has an ID, a type, a time, the run's ID as
-	// CorrelationID, the event before it in the run as CausationID, and an [Entry] with the
-	// definition as its payload. It has no positions; these are the caller's. With an outbox,
-	// or an event log, for example:
+	// CorrelationID, the event before it in the run as CausationID, and the rest of its
+	// [Entry] as its payload, in JSON, see [EntryOf]; those of SagaStarted and SagaUpgraded
+	// also have the name and the version of the definition. It has no positions; these are
+	// the caller's. With an outbox, or an event log, for example:
 	//
 	//	_, err := box.Enqueue(ctx, tx, e, lockkeys.Must("saga", e.CorrelationID))
 	//

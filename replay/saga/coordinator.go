@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config, definitions ...Registered) (*Coordinat
 }
 
 func (c *Coordinator) begin(ctx context.Context) (err error) {
-	if err := c.cfg.Store.Migrate(ctx, component, tables); err != nil {
+	if err := c.cfg.Store.Migrate(ctx, component, steps(c.cfg.Store.Dialect())); err != nil {
 		return fmt.Errorf("saga: %w", err)
 	}
 	if err := c.missing(ctx); err != nil {

@@ -30,8 +30,8 @@ const (
 	SagaDropped         = "SagaDropped" // by an operator
 )
 
-// Entry is an event in the history of a run. It is also the payload of the event
-// that [Config].Record gets, as JSON.
+// Entry is an event in the history of a run; [EntryOf] returns that of an event that
+// [Config].Record gets.
 type Entry struct {
 	N        int       `json:"n"` // its number in the run, from 1
 	Type     string    `json:"type"`
@@ -43,14 +43,26 @@ type Entry struct {
 	Why      string    `json:"why,omitempty"`
 }
 
+// payload is the payload of an event: what an [Entry] has that the event itself has not,
+// since events are kept for long, and many.
+type payload struct {
+	N          int    `json:"n"`
+	Definition string `json:"definition,omitempty"` // of SagaStarted and SagaUpgraded
+	Version    int    `json:"version,omitempty"`    // likewise
+	Step       string `json:"step,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
+	Error      string `json:"error,omitempty"`
+	Operator   string `json:"operator,omitempty"`
+	Why        string `json:"why,omitempty"`
+}
+
 // event returns the event of an entry of a run.
 func (e Entry) event(coordinator string, of *row) (*ordering.Event, error) {
-	body, err := json.Marshal(struct {
-		Saga       string `json:"saga"`
-		Definition string `json:"definition"`
-		Version    int    `json:"version"`
-		Entry
-	}{of.id, of.definition, of.defVersion, e})
+	p := payload{N: e.N, Step: e.Step, Attempt: e.Attempt, Error: e.Error, Operator: e.Operator, Why: e.Why}
+	if e.Type == SagaStarted || e.Type == SagaUpgraded {
+		p.Definition, p.Version = of.definition, of.defVersion
+	}
+	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("saga: event %s of run %.80q: %w", e.Type, of.id, err)
 	}
@@ -61,6 +73,15 @@ func (e Entry) event(coordinator string, of *row) (*ordering.Event, error) {
 		event.CausationID = eventID(coordinator, of.id, e.N-1)
 	}
 	return event, nil
+}
+
+// EntryOf returns the entry of an event of a run, as [Config].Record gets it.
+func EntryOf(e *ordering.Event) (Entry, error) {
+	var p payload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return Entry{}, fmt.Errorf("saga: event %.80q of run %.80q: payload: %w", e.ID, e.CorrelationID, err)
+	}
+	return Entry{N: p.N, Type: e.Type, Time: e.Time, Step: p.Step, Attempt: p.Attempt, Error: p.Error, Operator: p.Operator, Why: p.Why}, nil
 }
 
 func eventID(coordinator, id string, n int) string {

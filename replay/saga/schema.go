@@ -1,5 +1,11 @@
 package saga
 
+import (
+	"slices"
+
+	"github.com/interlock-go/interlock/internal/sqldb"
+)
+
 // component is the name of the tables' schema in the store's database.
 const component = "interlock/saga"
 
@@ -11,7 +17,35 @@ const BarrierTable = `CREATE TABLE IF NOT EXISTS saga_barrier (
 	at     BIGINT NOT NULL
 )`
 
-// tables are the steps of the schema. Times are in microseconds since 1970.
+// steps are the steps of the schema.
+func steps(d sqldb.Dialect) []string {
+	if d == sqldb.SQLite {
+		return append(slices.Clip(tables), compactHistory)
+	}
+	return tables
+}
+
+// compactHistory is the step after which on SQLite the key of the history is the table,
+// instead of an index beside it.
+const compactHistory = `
+	CREATE TABLE saga_history_compact (
+		coordinator TEXT NOT NULL,
+		id          TEXT NOT NULL,
+		n           BIGINT NOT NULL,
+		type        TEXT NOT NULL,
+		at          BIGINT NOT NULL,
+		step        TEXT NOT NULL,
+		attempt     BIGINT NOT NULL,
+		error       TEXT NOT NULL,
+		operator    TEXT NOT NULL,
+		why         TEXT NOT NULL,
+		PRIMARY KEY (coordinator, id, n)
+	) WITHOUT ROWID;
+	INSERT INTO saga_history_compact SELECT coordinator, id, n, type, at, step, attempt, error, operator, why FROM saga_history;
+	DROP TABLE saga_history;
+	ALTER TABLE saga_history_compact RENAME TO saga_history`
+
+// tables are the first steps of the schema. Times are in microseconds since 1970.
 //
 // A run is one row, which each change of it replaces, with version as the expected
 // one; the history is only written. So recovery reads what runs are now, by the

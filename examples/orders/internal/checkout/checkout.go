@@ -6,7 +6,6 @@ package checkout
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -195,12 +194,12 @@ func Means(e saga.Entry) (kind string, means bool) {
 // on order/<order>: both in the transaction of the saga.
 func Record(log *eventlog.Log, orders eventlog.Aggregate[order.Order]) func(context.Context, *sql.Tx, *ordering.Event) error {
 	return func(ctx context.Context, tx *sql.Tx, e *ordering.Event) error {
-		var entry saga.Entry
-		if err := json.Unmarshal(e.Payload, &entry); err != nil {
-			return err
-		}
-		if entry.Type == saga.StepStarted || entry.Type == saga.StepSuspected { // an intent, which the saga's own history has
+		if e.Type == saga.StepStarted || e.Type == saga.StepSuspected { // an intent, which the saga's own history has
 			return nil
+		}
+		entry, err := saga.EntryOf(e)
+		if err != nil {
+			return err
 		}
 		id := e.CorrelationID
 		stream, err := lockkeys.New("checkout", id)

@@ -218,10 +218,10 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 	}
 }
 
-// event is a row as it is offered: numbered by its place, with the event's JSON as its
+// event is a row as it is offered: numbered by its place, with the event's body as its
 // payload, so that what the store holds of it is complete.
 func event(r row) *ordering.Event {
-	return &ordering.Event{ID: r.name, Positions: []ordering.Position{r.at}, Payload: r.body, Time: r.time}
+	return &ordering.Event{ID: r.name, Type: r.kind, Positions: []ordering.Position{r.at}, Payload: r.body, Time: r.time}
 }
 
 // try calls a function that uses a database until it succeeds or ctx ends.

@@ -44,7 +44,7 @@ func (l *Log) checkQuery(q Query) error {
 }
 
 // statement returns the SQL for the first n entries of a query, and its arguments. Its
-// columns are log, place, the number by which the entries are sorted, at, name and
+// columns are log, place, the number by which the entries are sorted, at, type, name and
 // body; log is null for an event that is in no partition, and name for an entry
 // without an event.
 func (l *Log) statement(q Query, n int) (text string, args []any) {
@@ -55,11 +55,11 @@ func (l *Log) statement(q Query, n int) (text string, args []any) {
 	}
 	number := "x.place"
 	if q.Stream.IsRoot() {
-		b.WriteString(`SELECT x.log, x.place, x.place, x.at, e.name, e.body
+		b.WriteString(`SELECT x.log, x.place, x.place, x.at, x.type, e.name, e.body
 			FROM eventlog_entries x LEFT JOIN outbox_events e ON e.id = x.event WHERE x.log = ` + arg(q.Partition))
 	} else {
 		number = "p.number"
-		b.WriteString(`SELECT x.log, x.place, p.number, coalesce(x.at, 0), e.name, e.body
+		b.WriteString(`SELECT x.log, x.place, p.number, coalesce(x.at, 0), coalesce(x.type, ''), e.name, e.body
 			FROM outbox_positions p LEFT JOIN eventlog_entries x ON x.event = p.event
 			LEFT JOIN outbox_events e ON e.id = p.event WHERE p.stream = ` + arg(q.Stream.String()))
 	}

@@ -89,6 +89,7 @@ type row struct {
 	at     ordering.Position // Number is 0 for an event that is in no partition
 	number uint64            // its version or place, by which the rows are sorted
 	time   time.Time
+	kind   string // its type
 	name   string
 	body   []byte
 	lost   bool // there is no event
@@ -112,7 +113,7 @@ func (l *Log) page(ctx context.Context, db querier, q Query, n int) (rows []row,
 		var log, place sql.NullInt64
 		var at int64
 		var name sql.NullString
-		if err := found.Scan(&log, &place, &r.number, &at, &name, &r.body); err != nil {
+		if err := found.Scan(&log, &place, &r.number, &at, &r.kind, &name, &r.body); err != nil {
 			return nil, false, err
 		}
 		if log.Valid {

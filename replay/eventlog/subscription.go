@@ -32,6 +32,11 @@ type SubscriptionConfig struct {
 	Store ordering.Store
 	// Handler processes an entry.
 	Handler ordering.Handler[Entry]
+	// Types are the types of the events that the handler is for, as they were written,
+	// before any [Upcaster]. Entries of other types are done when their turn comes, exactly
+	// once like the others, but they are not decoded, have no keys of their own, and no
+	// handler is called. The types may be others after a restart. Default: all.
+	Types []string
 	// Keys derives the lock keys of an entry. Default: the streams of its event, each
 	// exclusively: so the entries of a stream are handled in their order, and those of
 	// different streams in parallel. With Together: the stream of the partition, so
@@ -83,6 +88,30 @@ func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
 		}
 	}
 	c.Logger = safelog.New(c.Logger)
+	if c.Types != nil {
+		c = c.only()
+	}
+	return c
+}
+
+// only passes over entries that were not decoded, since they are of other types.
+func (c SubscriptionConfig) only() SubscriptionConfig {
+	handler, keys := c.Handler, c.Keys
+	c.Handler = func(ctx context.Context, job ordering.Job[Entry]) error {
+		if job.Value.Event == nil {
+			return nil
+		}
+		return handler(ctx, job)
+	}
+	c.Keys = func(job ordering.Job[Entry], claim *lockkeys.Claim) error {
+		switch {
+		case job.Value.Event != nil:
+			return keys(job, claim)
+		case c.Together != nil: // in common transactions, like the others
+			return partitionKey(job, claim)
+		}
+		return nil
+	}
 	return c
 }
 
@@ -106,6 +135,7 @@ func (c SubscriptionConfig) problems(l *Log) (p settings.Problems) {
 	p.Add(c.Name == "", "Name is empty: name the subscription")
 	p.Add(c.Store == nil, "Store is nil: give one")
 	p.Add(c.Handler == nil, "Handler is nil: give one")
+	p.Add(c.Types != nil && len(c.Types) == 0, "Types is empty, but not nil: name some types, or leave it out for all")
 	p.Add(c.Window < 0, "Window is %d: it must be positive, or 0 for the default", c.Window)
 	p.Add(c.Poll < 0, "Poll is %v: it must be positive, or 0 for the default", c.Poll)
 	seen := map[int]bool{}
@@ -123,6 +153,7 @@ func (c SubscriptionConfig) problems(l *Log) (p settings.Problems) {
 type Subscription struct {
 	log       *Log
 	config    SubscriptionConfig
+	types     map[string]bool // nil for all
 	sequencer *ordering.Sequencer[Entry]
 	feeds     []*feed
 	stop      context.CancelFunc
@@ -151,6 +182,12 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 	}
 	config = config.withDefaults()
 	s := &Subscription{log: l, config: config}
+	if config.Types != nil {
+		s.types = map[string]bool{}
+		for _, t := range config.Types {
+			s.types[t] = true
+		}
+	}
 	partitions := config.Partitions
 	if partitions == nil {
 		for n := range l.config.Partitions {
@@ -206,6 +243,9 @@ func (s *Subscription) Err() error {
 
 // entry decodes an event that was offered by a feed, or one that the store has held.
 func (s *Subscription) entry(e *ordering.Event) (Entry, error) {
+	if s.types != nil && !s.types[e.Type] && len(e.Payload) > 0 {
+		return Entry{At: e.Positions[0], Time: e.Time}, nil
+	}
 	event, err := s.log.decode(e.ID, e.Payload)
 	if err != nil {
 		if len(e.Payload) == 0 {

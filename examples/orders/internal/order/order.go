@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/interlock-go/interlock/lockkeys"
@@ -54,6 +55,9 @@ var next = map[string]struct {
 	WasCompleted:      {Completed, []Status{Shipped}},
 	WasCancelled:      {Cancelled, []Status{Pending, Validated, Authorized, Reserved, Shipped}},
 }
+
+// Types returns the types of the events of an order.
+func Types() []string { return slices.Sorted(maps.Keys(next)) }
 
 // Becomes returns the state of an order after an event, and whether the event is one of
 // an order.

@@ -45,13 +45,9 @@ func Start(ctx context.Context, log *eventlog.Log, store *sqlstore.Store) (*View
 	v := &Views{db: store.DB(), subs: map[string]*eventlog.Subscription{}}
 	for name, apply := range map[string]change{"details": details, "summary": summary, "history": history} {
 		s, err := eventlog.Subscribe(ctx, log, eventlog.SubscriptionConfig{
-			Name: name + "/1", Store: store, Together: store.Together,
+			Name: name + "/1", Store: store, Together: store.Together, Types: order.Types(),
 			Handler: sqlstore.InTx(store, func(ctx context.Context, tx *sql.Tx, job ordering.Job[eventlog.Entry]) error {
-				e := job.Value.Event
-				if _, is := order.Becomes(e.Type); !is { // an event of a checkout
-					return nil
-				}
-				return apply(ctx, tx, job.Value, e.CorrelationID)
+				return apply(ctx, tx, job.Value, job.Value.Event.CorrelationID)
 			}),
 		})
 		if err != nil {

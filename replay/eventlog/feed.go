@@ -181,7 +181,7 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 		news := log.box.Notices()
 		var rows []row
 		err := f.try(ctx, func() (err error) {
-			rows, _, err = log.page(ctx, log.db, Query{Partition: f.partition, After: after}, pageEntries)
+			rows, err = log.pageAfter(ctx, f.partition, after)
 			return err
 		})
 		if err != nil {

@@ -77,12 +77,14 @@ func (c Config) problems() (p settings.Problems) {
 }
 
 // Log is an event log in a database. Make it with [New]. Its methods are safe for
-// concurrent use. There is nothing to close: the database belongs to the caller.
+// concurrent use. There is nothing to close: the database belongs to the caller, and
+// on SQLite has a few prepared statements of the log until it is closed.
 type Log struct {
 	db        *sql.DB
 	dialect   Dialect
 	config    Config
 	box       *outbox.Outbox
+	next      *sql.Stmt // what subscriptions ask again and again, on SQLite, where parsing it takes longer than running it
 	upcasters upcasters
 }
 
@@ -118,6 +120,12 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("eventlog: %w", err)
+	}
+	if dialect == SQLite {
+		text, _ := l.statement(Query{After: 1}, pageEntries)
+		if l.next, err = db.PrepareContext(ctx, text); err != nil {
+			return nil, fmt.Errorf("eventlog: %w", err)
+		}
 	}
 	return l, nil
 }

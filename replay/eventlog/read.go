@@ -103,6 +103,25 @@ func (l *Log) page(ctx context.Context, db querier, q Query, n int) (rows []row,
 	if err != nil {
 		return nil, false, err
 	}
+	return rowsOf(found, n)
+}
+
+// pageAfter is the page of a partition behind a place.
+func (l *Log) pageAfter(ctx context.Context, partition int, after uint64) (rows []row, err error) {
+	if l.next == nil || after == 0 {
+		rows, _, err = l.page(ctx, l.db, Query{Partition: partition, After: after}, pageEntries)
+		return rows, err
+	}
+	found, err := l.next.QueryContext(ctx, partition, int64(after), pageEntries)
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err = rowsOf(found, pageEntries)
+	return rows, err
+}
+
+// rowsOf returns the rows of a page of n.
+func rowsOf(found *sql.Rows, n int) (rows []row, more bool, err error) {
 	defer found.Close()
 	bytes := 0
 	for found.Next() {

@@ -45,15 +45,18 @@ func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Eve
 
 // insertEvents inserts events, or returns an error for an ID that is taken.
 func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ordering.Event) ([]Enqueued, error) {
-	now := time.Now().UnixMicro()
-	sent := sql.NullInt64{Int64: now, Valid: o.config.Local}
+	created := time.Now().UnixMicro()
+	sent, kept := sql.NullInt64{Int64: created, Valid: o.config.Local}, o.config.Retention < 0
+	if o.config.Local && kept {
+		created, sent.Int64 = 0, 0 // no relay and no retention asks when
+	}
 	args := make([]any, 0, 7*len(events))
 	for _, e := range events {
 		body, err := eventbody.Encode(e)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, e.ID, len(e.Positions), len(body), now, sent, o.config.Retention < 0, body)
+		args = append(args, e.ID, len(e.Positions), len(body), created, sent, kept, body)
 	}
 	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
 	if sqldb.IsConstraint(err) {

@@ -73,7 +73,8 @@ var tables = []string{
 		last   BIGINT NOT NULL,
 		ended  BIGINT NOT NULL
 	)`,
-	// body is the event, in the form of package eventbody. The relay needs the number of
+	// body is the event, in the form of package eventbody. Both times are 0 for an event
+	// that is never sent, and never deleted. The relay needs the number of
 	// streams and the size in bytes before it loads a body.
 	`CREATE TABLE outbox_events (
 		id      %[2]s,

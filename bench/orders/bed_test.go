@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/examples/orders/parts"
+	"github.com/interlock-go/interlock/internal/pgtest"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
+	"github.com/interlock-go/interlock/ordering/sqlstore/postgres"
+	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 )
 
 // contender is a way to make a shop.
@@ -28,7 +31,7 @@ type contender interface {
 // contenders by their names, in the order of the table.
 var contenders = []struct {
 	name string
-	open func(ctx context.Context, dir string, s *parts.Services) (contender, error)
+	open func(ctx context.Context, database string, s *parts.Services) (contender, error)
 }{
 	{"transaction", openTransaction},
 	{"calls", openCalls},
@@ -54,12 +57,27 @@ func placement(n int) parts.Placement {
 type bed struct {
 	contender
 	services *parts.Services
-	dir      string
+	dir      string // of the services' databases
+	database string // the shop's own: a path, or the URL of one of PostgreSQL
 }
 
-// open opens a contender in a folder of its own. There is enough of every product.
-func open(t testing.TB, name, transport, broker string) *bed {
-	b := &bed{dir: t.TempDir()}
+// databases of the shop, new each time; "" is one of SQLite. The services have theirs on
+// SQLite.
+var databases = []struct {
+	name string
+	new  func(t testing.TB) string
+}{
+	{"SQLite", func(testing.TB) string { return "" }},
+	{"PostgreSQL", func(t testing.TB) string { return pgtest.Start(t).Database(t) }},
+}
+
+// open opens a contender with its services in a folder of its own, where its database is
+// too, unless one is given. There is enough of every product.
+func open(t testing.TB, name, database, transport, broker string) *bed {
+	b := &bed{dir: t.TempDir(), database: database}
+	if b.database == "" {
+		b.database = filepath.Join(b.dir, "shop.db")
+	}
 	var err error
 	b.services, err = parts.OpenServices(t.Context(), parts.Options{Dir: b.dir, Transport: transport, Broker: broker})
 	require.NoError(t, err)
@@ -68,7 +86,7 @@ func open(t testing.TB, name, transport, broker string) *bed {
 	}
 	for _, c := range contenders {
 		if c.name == name {
-			b.contender, err = c.open(t.Context(), b.dir, b.services)
+			b.contender, err = c.open(t.Context(), b.database, b.services)
 			require.NoError(t, err)
 		}
 	}
@@ -90,32 +108,76 @@ func (b *bed) bytes(t testing.TB) (own, all, event float64) {
 		info, err := os.Stat(file)
 		require.NoError(t, err)
 		all += float64(info.Size())
-		if filepath.Base(file) == shopDB {
+		if file == b.database {
 			own = float64(info.Size())
 		}
 	}
-	db, err := sql.Open("sqlite", filepath.Join(b.dir, shopDB))
-	require.NoError(t, err)
-	defer db.Close()
-	var tables int
-	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_schema WHERE name = 'eventlog_entries'`).Scan(&tables))
-	if tables > 0 {
-		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT sum(pgsize) / (SELECT count(*) + 0.0 FROM eventlog_entries) FROM dbstat WHERE name IN
-			(SELECT name FROM sqlite_schema WHERE tbl_name LIKE 'outbox%' OR tbl_name LIKE 'eventlog%')`).Scan(&event))
+	tables := b.tables(t)
+	if own == 0 { // on PostgreSQL a database begins with megabytes of its own
+		for _, table := range tables {
+			own += float64(table.bytes)
+		}
+		all += own
 	}
-	return own, all, event
+	var events int64
+	for _, table := range tables {
+		if strings.HasPrefix(table.name, "outbox") || strings.HasPrefix(table.name, "eventlog") {
+			event += float64(table.bytes)
+		}
+		if table.name == "eventlog_entries" {
+			events = table.rows
+		}
+	}
+	return own, all, event / float64(max(events, 1))
 }
 
-// shopDB is the file of a contender's own database.
-const shopDB = "shop.db"
+// table is a table with its indexes.
+type table struct {
+	name        string
+	bytes, rows int64
+}
+
+// tables returns the tables of the shop's own database, the largest first.
+func (b *bed) tables(t testing.TB) (list []table) {
+	driver, query := "sqlite", `SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1 ORDER BY 2 DESC`
+	if isPostgres(b.database) {
+		driver, query = "pgx", `SELECT relname, pg_total_relation_size(relid) FROM pg_stat_user_tables ORDER BY 2 DESC`
+	}
+	db, err := sql.Open(driver, b.database)
+	require.NoError(t, err)
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var one table
+		require.NoError(t, rows.Scan(&one.name, &one.bytes))
+		list = append(list, one)
+	}
+	require.NoError(t, rows.Err())
+	for i := range list {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+list[i].name).Scan(&list[i].rows))
+	}
+	return list
+}
+
+func isPostgres(database string) bool { return strings.HasPrefix(database, "postgres") }
+
+// openStore opens the database of a contender.
+func openStore(ctx context.Context, database string) (*sqlstore.Store, error) {
+	if isPostgres(database) {
+		return postgres.Open(ctx, database)
+	}
+	return sqlite.Open(ctx, database)
+}
 
 var quiet = slog.New(slog.DiscardHandler)
 
 // shopAsItIs is the shop of the example.
 type shopAsItIs struct{ *parts.Shop }
 
-func openShop(ctx context.Context, dir string, s *parts.Services) (contender, error) {
-	shop, err := parts.OpenShop(ctx, filepath.Join(dir, shopDB), s.Callers, true, quiet)
+func openShop(ctx context.Context, database string, s *parts.Services) (contender, error) {
+	shop, err := parts.OpenShop(ctx, database, s.Callers, true, quiet)
 	return shopAsItIs{shop}, err
 }
 

@@ -5,17 +5,17 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/examples/orders/parts"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
-	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
+	"github.com/interlock-go/interlock/replay/outbox"
 )
 
-// tables of a shop whose truth is what is there now, beside which an audit table keeps
+// crudTables are those of a shop whose truth is what is there now, beside which an audit table keeps
 // each row as it was after each change.
-var tables = []string{
+var crudTables = []string{
 	`CREATE TABLE orders (order_id TEXT PRIMARY KEY, customer TEXT NOT NULL, card TEXT NOT NULL, country TEXT NOT NULL,
 		status TEXT NOT NULL, cents BIGINT NOT NULL, placed BIGINT NOT NULL, changed BIGINT NOT NULL)`,
 	`CREATE INDEX orders_customer ON orders (customer)`,
@@ -24,7 +24,7 @@ var tables = []string{
 	`CREATE TABLE payments (order_id TEXT PRIMARY KEY, cents BIGINT NOT NULL, status TEXT NOT NULL)`,
 	`CREATE TABLE products (product TEXT PRIMARY KEY, available BIGINT NOT NULL CHECK (available >= 0), sold BIGINT NOT NULL)`,
 	`CREATE TABLE shipments (order_id TEXT PRIMARY KEY, tracking TEXT NOT NULL, status TEXT NOT NULL)`,
-	`CREATE TABLE audit (n INTEGER PRIMARY KEY AUTOINCREMENT, at BIGINT NOT NULL, entity TEXT NOT NULL, id TEXT NOT NULL,
+	`CREATE TABLE audit (n %s, at BIGINT NOT NULL, entity TEXT NOT NULL, id TEXT NOT NULL,
 		action TEXT NOT NULL, who TEXT NOT NULL, data TEXT NOT NULL)`,
 	`CREATE INDEX audit_entity ON audit (entity, id)`,
 }
@@ -41,7 +41,15 @@ const (
 
 // migrate makes the tables, and prepares the statements.
 func migrate(ctx context.Context, store *sqlstore.Store) (statements, error) {
-	if err := store.Migrate(ctx, "bench", tables); err != nil {
+	serial := `INTEGER PRIMARY KEY AUTOINCREMENT`
+	if store.Dialect() == outbox.PostgreSQL {
+		serial = `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`
+	}
+	steps := make([]string, len(crudTables))
+	for i, text := range crudTables {
+		steps[i] = strings.ReplaceAll(text, "%s", serial)
+	}
+	if err := store.Migrate(ctx, "bench", steps); err != nil {
 		return nil, err
 	}
 	return prepare(ctx, store, addOrder, addLine, setStatus, addPayment, takeProduct, addShipment, addAudit)
@@ -82,8 +90,8 @@ type transaction struct {
 	statements
 }
 
-func openCRUD(ctx context.Context, dir string) (*transaction, error) {
-	store, err := sqlite.Open(ctx, filepath.Join(dir, shopDB))
+func openCRUD(ctx context.Context, database string) (*transaction, error) {
+	store, err := openStore(ctx, database)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +99,8 @@ func openCRUD(ctx context.Context, dir string) (*transaction, error) {
 	return &transaction{store, s}, err
 }
 
-func openTransaction(ctx context.Context, dir string, _ *parts.Services) (contender, error) {
-	c, err := openCRUD(ctx, dir)
+func openTransaction(ctx context.Context, database string, _ *parts.Services) (contender, error) {
+	c, err := openCRUD(ctx, database)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +155,8 @@ type calls struct {
 	services *parts.Services
 }
 
-func openCalls(ctx context.Context, dir string, s *parts.Services) (contender, error) {
-	c, err := openCRUD(ctx, dir)
+func openCalls(ctx context.Context, database string, s *parts.Services) (contender, error) {
+	c, err := openCRUD(ctx, database)
 	return &calls{c, s}, err
 }
 

@@ -28,7 +28,7 @@ var kinds = []string{parts.OrderPlaced, parts.OrderValidated, parts.PaymentAutho
 
 // models returns the read models of the shop, of n completed orders.
 func models(t testing.TB, n int) *parts.Views {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), shopDB))
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	log, err := eventlog.New(t.Context(), store.DB(), eventlog.SQLite, eventlog.Config{})
@@ -63,7 +63,7 @@ func models(t testing.TB, n int) *parts.Views {
 
 // crud returns the tables of the shop that calls its services, with n completed orders.
 func crud(t testing.TB, n int) *sql.DB {
-	b := open(t, "calls", "local", "")
+	b := open(t, "calls", "", "local", "")
 	t.Cleanup(func() { b.end(t) })
 	_, failed := b.run(t, 100, n)
 	require.Zero(t, failed)

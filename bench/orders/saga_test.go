@@ -4,13 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/interlock-go/interlock/examples/orders/parts"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/ordering/sqlstore"
-	"github.com/interlock-go/interlock/ordering/sqlstore/sqlite"
 	"github.com/interlock-go/interlock/replay/saga"
 )
 
@@ -22,8 +20,8 @@ type sagaAlone struct {
 	statements
 }
 
-func openSaga(ctx context.Context, dir string, s *parts.Services) (contender, error) {
-	store, err := sqlite.Open(ctx, filepath.Join(dir, shopDB))
+func openSaga(ctx context.Context, database string, s *parts.Services) (contender, error) {
+	store, err := openStore(ctx, database)
 	if err != nil {
 		return nil, err
 	}

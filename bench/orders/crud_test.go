@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +130,8 @@ func (c *transaction) order(ctx context.Context, id string, p parts.Placement) e
 		if err := c.audit(ctx, tx, at, "payment", id, "insert", map[string]any{"order": id, "cents": p.Total(), "status": "captured"}); err != nil {
 			return err
 		}
-		for _, l := range p.Lines {
+		lines := slices.SortedFunc(slices.Values(p.Lines), func(a, b parts.Line) int { return strings.Compare(a.Product, b.Product) })
+		for _, l := range lines { // in one order, or they deadlock
 			if err := c.exec(ctx, tx, takeProduct, l.Product, l.Quantity); err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ func placed(b *testing.B, name, database, transport, broker string, users int) {
 	if event > 0 {
 		b.ReportMetric(event, "B/event")
 	}
-	if testing.Verbose() {
+	if testing.Verbose() && b.N > 1 {
 		for _, t := range bed.tables(b) {
 			if t.rows >= int64(b.N) {
 				b.Logf("%-20s %6d B/order, %5.1f rows", t.name, t.bytes/int64(b.N), float64(t.rows)/float64(b.N))

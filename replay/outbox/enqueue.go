@@ -27,8 +27,8 @@ import (
 // has been rolled back. The error
 // wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded], [ErrDuplicateID],
 // [ErrOtherEvent], an [*ordering.EventError], that of [Config.Check], or that of
-// the database. If it wraps [ErrConflict], roll the transaction back and run it
-// again.
+// the database. If it wraps [ErrConflict], roll the transaction back, unless it has
+// been, and run it again.
 //
 // Until the transaction ends, others that enqueue an event on one of the streams
 // wait, in Enqueue. If it enqueues several events, first lock all their streams
@@ -89,21 +89,6 @@ func (o *Outbox) EnqueueAll(ctx context.Context, tx *sql.Tx, events []*ordering.
 	return added, nil
 }
 
-// enqueue adds events that are complete but for their numbers.
-func (o *Outbox) enqueue(ctx context.Context, tx *sql.Tx, events []*ordering.Event, expected []ordering.Position) (added []Enqueued, err error) {
-	if o.dialect == SQLite && len(events) <= maxInsert {
-		added, err = o.addByWriter(ctx, tx, events, expected)
-		return added, conflicting(err)
-	}
-	return added, o.atomically(ctx, tx, func(t transaction) error {
-		if err := o.check(ctx, t, events, expected); err != nil {
-			return err
-		}
-		added, err = o.add(ctx, t, events)
-		return err
-	})
-}
-
 // distinct returns an error for two events with one ID.
 func distinct(events []*ordering.Event) error {
 	seen := make(map[string]*ordering.Event, len(events))
@@ -117,33 +102,6 @@ func distinct(events []*ordering.Event) error {
 			return fmt.Errorf("event %.80q: %w: one of the same call: its %s", e.ID, ErrOtherEvent, what)
 		}
 		return fmt.Errorf("event %.80q: %w: it is there twice", e.ID, ErrDuplicateID)
-	}
-	return nil
-}
-
-// check locks all streams, those of the events and the expected ones, and returns a
-// VersionError if one of the latter is elsewhere.
-func (o *Outbox) check(ctx context.Context, tx transaction, events []*ordering.Event, expected []ordering.Position) error {
-	if len(expected) == 0 {
-		return nil
-	}
-	streams := make([]lockkeys.Key, 0, len(events)+len(expected))
-	for _, p := range expected {
-		streams = append(streams, p.Stream)
-	}
-	for _, e := range events {
-		for _, p := range e.Positions {
-			streams = append(streams, p.Stream)
-		}
-	}
-	last, err := o.lock(ctx, tx, streams)
-	if err != nil {
-		return err
-	}
-	for _, p := range expected {
-		if at := ordering.PositionAt(p.Stream, last[p.Stream.String()]); at.Epoch != p.Epoch || at.Number != p.Number {
-			return &VersionError{Expected: p, Actual: at}
-		}
 	}
 	return nil
 }

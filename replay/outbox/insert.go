@@ -19,32 +19,9 @@ import (
 // arguments.
 const maxInsert = 256
 
-// add numbers the events, inserts them, and does what Config.Also does.
-func (o *Outbox) add(ctx context.Context, tx transaction, events []*ordering.Event) ([]Enqueued, error) {
-	if err := o.assign(ctx, tx, events); err != nil {
-		return nil, err
-	}
-	added := make([]Enqueued, 0, len(events))
-	for some := range slices.Chunk(events, maxInsert) {
-		more, err := o.insertEvents(ctx, tx, some)
-		if err == nil {
-			err = o.insertPositions(ctx, tx, more)
-		}
-		if err != nil {
-			return nil, err
-		}
-		added = append(added, more...)
-	}
-	if o.config.Also != nil && len(added) > 0 {
-		if err := o.config.Also.Added(ctx, tx, added); err != nil {
-			return nil, err
-		}
-	}
-	return added, nil
-}
-
-// insertEvents inserts events, or returns an error for an ID that is taken.
-func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ordering.Event) ([]Enqueued, error) {
+// insertEvents inserts events and adds them to those that were added; the error may be for
+// an ID that is taken.
+func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ordering.Event, added []Enqueued) ([]Enqueued, error) {
 	created := time.Now().UnixMicro()
 	sent, kept := sql.NullInt64{Int64: created, Valid: o.config.Local}, o.config.Retention < 0
 	if o.config.Local && kept {
@@ -54,26 +31,62 @@ func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ord
 	for _, e := range events {
 		body, err := eventbody.Encode(e)
 		if err != nil {
-			return nil, err
+			return added, err
 		}
 		args = append(args, e.ID, len(e.Positions), len(body), created, sent, kept, body)
 	}
-	byName, err := lasts(ctx, tx, insertEvents(o.dialect, len(events)), args...)
+	rows, err := rowsByName(ctx, tx, insertEvents(o.dialect, len(events)), args...)
 	if sqldb.IsConstraint(err) {
-		return nil, oneTaken(ctx, tx, events, err)
+		return added, oneTaken(ctx, tx, events, err)
 	}
+	if err != nil {
+		return added, err
+	}
+	var missing *ordering.Event
+	for _, e := range events {
+		if row, inserted := rows[e.ID]; inserted {
+			added = append(added, Enqueued{e, row})
+		} else if missing == nil {
+			missing = e
+		}
+	}
+	if missing != nil {
+		return added, taken(ctx, tx, missing)
+	}
+	return added, nil
+}
+
+// rowsByName returns the row of each event that a statement has inserted.
+func rowsByName(ctx context.Context, tx transaction, statement string, args ...any) (map[string]int64, error) {
+	found, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
-	added := make([]Enqueued, len(events))
-	for i, e := range events {
-		row, inserted := byName[e.ID]
-		if !inserted {
-			return nil, taken(ctx, tx, e)
+	defer found.Close()
+	rows := map[string]int64{}
+	for found.Next() {
+		var name string
+		var row int64
+		if err := found.Scan(&name, &row); err != nil {
+			return nil, err
 		}
-		added[i] = Enqueued{e, int64(row)}
+		rows[name] = row
 	}
-	return added, nil
+	return rows, found.Err()
+}
+
+// deleteEvents deletes events that were just inserted.
+func deleteEvents(ctx context.Context, tx transaction, d Dialect, added []Enqueued) error {
+	for some := range slices.Chunk(added, maxInsert) {
+		args := make([]any, len(some))
+		for i, a := range some {
+			args[i] = a.Row
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM outbox_events WHERE id IN (`+sqldb.Repeat(d, len(args), "?")+`)`, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *Outbox) insertPositions(ctx context.Context, tx transaction, added []Enqueued) error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -40,30 +38,16 @@ func (o *Outbox) Lock(ctx context.Context, tx *sql.Tx, streams ...lockkeys.Key) 
 	return nil
 }
 
-// lock locks streams and returns the places of their last numbers.
-func (o *Outbox) lock(ctx context.Context, tx transaction, streams []lockkeys.Key) (map[string]uint64, error) {
-	sorted := slices.SortedFunc(slices.Values(streams), lockkeys.Key.Compare)
-	sorted = slices.Compact(sorted)
-	last := make(map[string]uint64, len(sorted))
-	for some := range slices.Chunk(sorted, ordering.MaxPositions) {
-		args := make([]any, len(some))
-		for i, stream := range some {
-			args[i] = stream.String()
-		}
-		of, err := lasts(ctx, tx, lockStreams(o.dialect, len(some)), args...)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(last, of)
-	}
-	return last, nil
+// lock locks streams and returns their last numbers.
+func (o *Outbox) lock(ctx context.Context, tx transaction, streams []lockkeys.Key) (map[string]lastNumber, error) {
+	return eachLast(ctx, tx, streams, lockStreams, o.dialect)
 }
 
 // lockStreams creates missing rows. A stream without an event has the last number
 // 0.
 func lockStreams(d Dialect, n int) string {
 	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + sqldb.Repeat(d, n, "(?, 0, 0)") + `
-		ON CONFLICT (stream) DO UPDATE SET last = s.last RETURNING stream, last`
+		ON CONFLICT (stream) DO UPDATE SET last = s.last RETURNING stream, last, ended > 0`
 }
 
 // atomically calls do in a savepoint of the caller's transaction.

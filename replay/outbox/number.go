@@ -11,40 +11,6 @@ import (
 	"github.com/interlock-go/interlock/ordering"
 )
 
-// assign gives the events the next numbers on each of their streams. The rows of
-// these are locked in the order of the keys, as by Lock, so that transactions that do
-// so once never wait for each other in a circle.
-func (o *Outbox) assign(ctx context.Context, tx transaction, events []*ordering.Event) error {
-	sorted, err := needsOf(events)
-	if err != nil {
-		return err
-	}
-	before := beforeEpoch(o.config.Epoch)
-	for some := range slices.Chunk(sorted, ordering.MaxPositions) {
-		args := make([]any, 0, 3*len(some))
-		for _, n := range some {
-			last, ended := before+n.count, int64(0)
-			if n.ends {
-				ended = last
-			}
-			args = append(args, n.stream.String(), last, ended)
-		}
-		last, err := lasts(ctx, tx, nextNumbers(o.dialect, len(some), o.config.Epoch), args...)
-		if err != nil {
-			return err
-		}
-		for _, n := range some {
-			place, ok := last[n.stream.String()]
-			if !ok {
-				return refused(ctx, tx, n.stream)
-			}
-			n.next = place - uint64(n.count) + 1
-		}
-	}
-	number(events, sorted)
-	return nil
-}
-
 // needsOf returns how many numbers the events need of each of their streams, in the
 // order of the keys.
 func needsOf(events []*ordering.Event) ([]*need, error) {
@@ -92,29 +58,10 @@ type need struct {
 // beforeEpoch is the place before the first number of an epoch.
 func beforeEpoch(epoch uint16) int64 { return int64(ordering.Position{Epoch: epoch}.Place()) }
 
-// nextNumbers gives each of n streams as many numbers as its value for last is beyond
-// the place before the epoch: they are the first ones of the epoch, or those after its
-// last, whichever is later, unless they would reach into an epoch that has not begun.
-func nextNumbers(d Dialect, n int, epoch uint16) string {
-	before, most := beforeEpoch(epoch), int64(ordering.MaxNumber)
-	next := fmt.Sprintf(`CASE WHEN s.last < %[1]d THEN excluded.last ELSE s.last + (excluded.last - %[1]d) END`, before)
-	return `INSERT INTO outbox_streams AS s (stream, last, ended) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?)") + `
-		ON CONFLICT (stream) DO UPDATE SET last = ` + next + `,
-			ended = CASE excluded.ended WHEN 0 THEN 0 ELSE ` + next + ` END
-		` + fmt.Sprintf(`WHERE s.ended = 0 AND (s.last <= %[1]d OR (s.last - 1) %% %[2]d + 1 + (excluded.last - %[1]d) <= %[2]d)`, before, most) + `
-		RETURNING stream, last`
-}
-
-// refused returns the error for a stream that gave no number.
-func refused(ctx context.Context, tx transaction, stream lockkeys.Key) error {
-	last, ended, err := lastOf(ctx, tx, stream)
-	switch {
-	case err != nil:
-		return err
-	case ended:
-		return hasEnded(stream, last)
-	}
-	return hasNoMore(stream)
+// lastNumber is the last number of a stream.
+type lastNumber struct {
+	place uint64
+	ended bool
 }
 
 // refuses returns an error if a stream gives no numbers after its last one, in the epoch
@@ -122,36 +69,52 @@ func refused(ctx context.Context, tx transaction, stream lockkeys.Key) error {
 func (l lastNumber) refuses(n *need, before uint64) error {
 	switch {
 	case l.ended:
-		return hasEnded(n.stream, l.place)
+		return fmt.Errorf("%w: its last event is %s", ErrEnded, ordering.PositionAt(n.stream, l.place))
 	case l.place > before && (l.place-1)%ordering.MaxNumber+1+uint64(n.count) > ordering.MaxNumber:
-		return hasNoMore(n.stream)
+		return fmt.Errorf("%w: %s has no numbers left: raise Config.Epoch", ordering.ErrNumber, n.stream)
 	}
 	return nil
 }
 
-func hasEnded(stream lockkeys.Key, last uint64) error {
-	return fmt.Errorf("%w: its last event is %s", ErrEnded, ordering.PositionAt(stream, last))
-}
-
-func hasNoMore(stream lockkeys.Key) error {
-	return fmt.Errorf("%w: %s has no numbers left: raise Config.Epoch", ordering.ErrNumber, stream)
-}
-
-// lasts returns a place for each stream that the statement returns.
-func lasts(ctx context.Context, tx transaction, statement string, args ...any) (map[string]uint64, error) {
-	found, err := tx.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	last := map[string]uint64{}
-	for found.Next() {
-		var stream string
-		var place uint64
-		if err := found.Scan(&stream, &place); err != nil {
+// eachLast returns the last numbers of streams that have one, by a statement for some of
+// them at a time, in the order of the keys.
+func eachLast(ctx context.Context, tx transaction, streams []lockkeys.Key, statement func(d Dialect, n int) string, d Dialect) (map[string]lastNumber, error) {
+	sorted := slices.Compact(slices.SortedFunc(slices.Values(streams), lockkeys.Key.Compare))
+	last := make(map[string]lastNumber, len(sorted))
+	for some := range slices.Chunk(sorted, ordering.MaxPositions) {
+		if err := readLast(ctx, tx, statement(d, len(some)), some, last); err != nil {
 			return nil, err
 		}
-		last[stream] = place
 	}
-	return last, found.Err()
+	return last, nil
+}
+
+func readLast(ctx context.Context, tx transaction, statement string, streams []lockkeys.Key, to map[string]lastNumber) error {
+	args := make([]any, len(streams))
+	for i, stream := range streams {
+		args[i] = stream.String()
+	}
+	found, err := tx.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		var stream string
+		var last lastNumber
+		if err := found.Scan(&stream, &last.place, &last.ended); err != nil {
+			return err
+		}
+		to[stream] = last
+	}
+	return found.Err()
+}
+
+func lastNumbers(d Dialect, n int) string {
+	return `SELECT stream, last, ended > 0 FROM outbox_streams WHERE stream IN (` + sqldb.Repeat(d, n, "?") + `)`
+}
+
+func putLast(d Dialect, n int) string {
+	return `INSERT INTO outbox_streams (stream, last, ended) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?)") + `
+		ON CONFLICT (stream) DO UPDATE SET last = excluded.last, ended = excluded.ended`
 }

@@ -22,7 +22,7 @@ func (o *Outbox) prepareAll(ctx context.Context) (err error) {
 	}
 	enqueuing, relaying := []string{}, []string{findHeads}
 	for n := 1; n <= few; n++ {
-		enqueuing = append(enqueuing, lastNumbers(n), insertEvents(o.dialect, n), putLast(n), insertPositions(o.dialect, n))
+		enqueuing = append(enqueuing, lastNumbers(o.dialect, n), insertEvents(o.dialect, n), putLast(o.dialect, n), insertPositions(o.dialect, n))
 		relaying = append(relaying, loadRuns(o.dialect, n))
 	}
 	if o.config.Also != nil {
@@ -64,7 +64,7 @@ type transaction struct {
 // another [sql.DB] for the same database, where they do not work: one of a store of
 // package sqlstore keeps its statements compiled.
 func (o *Outbox) prepared(ctx context.Context, tx *sql.Tx) transaction {
-	if tx.StmtContext(ctx, o.enqueuing[lastNumbers(1)]).Close() != nil {
+	if o.dialect != SQLite || tx.StmtContext(ctx, o.enqueuing[lastNumbers(o.dialect, 1)]).Close() != nil {
 		return transaction{tx, nil}
 	}
 	return transaction{tx, o.enqueuing}

@@ -9,7 +9,7 @@ import (
 )
 
 // isOfBrief reports whether a record is of a stream of which brief ones are written.
-func (c *commit) isOfBrief() bool { return c.Brief && len(c.streams) == 1 }
+func (c *commit) isOfBrief() bool { return c.Brief && len(c.numbers) == 1 }
 
 // Invariant: of a stream, the job states of brief records that are in the table are those
 // whose next number is not done: of the last number, and of the last ones of its spans.
@@ -30,10 +30,10 @@ func (s *session) writeBrief(ctx context.Context, tx *transaction, key streamOf,
 		return 0, nil
 	}
 	for _, c := range commits {
-		if !c.IsBrief() || n.stands(uint64(c.numbers[0])) {
+		if !c.IsBrief() || n.stands(uint64(c.numbers[0].place)) {
 			s.queue.add(jobRows, c.jobRow())
 		}
-		pruned = max(pruned, c.numbers[0]-1)
+		pruned = max(pruned, c.numbers[0].place-1)
 	}
 	for _, old := range append(slices.Clone(n.was), ordering.Span{To: n.wrote}) {
 		if old.To == 0 || n.stands(old.To) {
@@ -90,10 +90,10 @@ func (b *brief) leaveOut(commits []*commit) []*commit {
 		}
 	}
 	slices.SortFunc(of, func(a, b *commit) int {
-		return cmp.Or(cmp.Compare(a.streams[0], b.streams[0]), cmp.Compare(a.numbers[0], b.numbers[0]))
+		return cmp.Or(cmp.Compare(a.numbers[0].stream, b.numbers[0].stream), cmp.Compare(a.numbers[0].place, b.numbers[0].place))
 	})
 	for i, c := range of {
-		stream, number := c.streams[0], c.numbers[0]
+		stream, number := c.numbers[0].stream, c.numbers[0].place
 		if i == 0 || !c.follows(of[i-1]) {
 			b.add(stream, number-1, number-1)
 		}
@@ -110,7 +110,7 @@ func (b *brief) leaveOut(commits []*commit) []*commit {
 
 // follows reports whether the number of c is the next one of its stream after another.
 func (c *commit) follows(other *commit) bool {
-	return c.streams[0] == other.streams[0] && c.numbers[0] == other.numbers[0]+1
+	return c.numbers[0].stream == other.numbers[0].stream && c.numbers[0].place == other.numbers[0].place+1
 }
 
 func (b *brief) add(stream string, number, pruned int64) {

@@ -111,7 +111,7 @@ func (s *session) add(part *staged) {
 	}
 	for _, c := range part.commits {
 		if c.isOfBrief() {
-			key := streamOf{c.term.consumer, c.streams[0]}
+			key := streamOf{c.term.consumer, c.numbers[0].stream}
 			s.brief[key] = append(s.brief[key], c)
 		} else {
 			s.queue.add(jobRows, c.jobRow())

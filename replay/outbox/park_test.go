@@ -112,7 +112,7 @@ func TestEventThatCannotBeSent(t *testing.T) {
 		payloads, err := operator.Payloads(t.Context(), row.Target)
 		require.NoError(t, err)
 		require.Len(t, payloads, 1)
-		assert.Equal(t, list[0].Positions, payloads[0].Message.(*ordering.Event).Positions)
+		assert.ElementsMatch(t, list[0].Positions, payloads[0].Message.(*ordering.Event).Positions)
 		_, err = operator.Payloads(t.Context(), "other")
 		require.ErrorIs(t, err, outbox.ErrNotParked)
 		require.ErrorIs(t, operator.Act(t.Context(), view.Action{Name: "burn", Target: "report"}), view.ErrAction)

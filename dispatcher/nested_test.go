@@ -281,7 +281,7 @@ func TestSeveralCallbacks(t *testing.T) {
 				}
 			})
 		}
-		require.NoError(t, d.Submit(t.Context(), newJob("", nil), note(1), note(2), note(3), dispatcher.OnDone[*job](nil), note(4)))
+		require.NoError(t, d.Submit(t.Context(), newJob("", nil), note(1), note(2), note(3), dispatcher.SubmitOption[*job]{}, note(4)))
 		drain(t, d)
 		require.Equal(t, []int{1, 2, 3, 4}, called)
 		require.Contains(t, log.String(), "the second")

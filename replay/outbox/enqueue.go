@@ -23,12 +23,11 @@ import (
 // is not changed.
 //
 // After an error the transaction is as it was before the call and can go on,
-// unless the database itself failed, or ctx has ended, while it was written: then it
-// has been rolled back. The error
-// wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered], [ErrEnded], [ErrDuplicateID],
-// [ErrOtherEvent], an [*ordering.EventError], that of [Config.Check], or that of
-// the database. If it wraps [ErrConflict], roll the transaction back, unless it has
-// been, and run it again.
+// unless the database itself failed, or ctx has ended, while it was written: then
+// it has been rolled back. The error wraps [ErrNoTx], [ErrNoEvent], [ErrNumbered],
+// [ErrEnded], [ErrDuplicateID], [ErrOtherEvent], an [*ordering.EventError], that of
+// [Config.Check], or that of the database. If it wraps [ErrConflict], roll the
+// transaction back, unless it has been, and run it again.
 //
 // Until the transaction ends, others that enqueue an event on one of the streams
 // wait, in Enqueue. If it enqueues several events, first lock all their streams

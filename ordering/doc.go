@@ -95,7 +95,8 @@
 // together with all other events, and applied once by its ID, however often it
 // is sent, also after a restart, for [Config.CommandRetention]. Its handler's
 // reply, see [Job.Reply], is stored with its effect, and a repeat gets the same
-// reply. The same ID with another payload is refused with a [*ConflictError]. A
+// reply. The same ID with another payload is refused with a [*ConflictError]; while a
+// command is in flight that is not known yet, so others with its ID wait for its end. A
 // command that fails for good releases its lock keys: under the policy Park
 // nothing is kept of it and a repeat runs again, under DeadLetter a repeat gets
 // the stored error, a [*GivenUpError]; [Config.FailureFor] chooses for each.

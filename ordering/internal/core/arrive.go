@@ -105,7 +105,10 @@ func (m *Machine) arrive(e *Event) {
 	}
 }
 
-// arriveCommand submits a command, unless one with its ID is in flight.
+// arriveCommand submits a command, unless one with its ID is in flight. If that says
+// something else, this one waits for what becomes of it, since nobody knows yet which of
+// them has the ID: the other one may be about to be refused by the store, and this one a
+// copy of what was done. It is ordered by the time at which it is its turn.
 func (m *Machine) arriveCommand(e *Event) {
 	switch other := m.commands[e.ID]; {
 	case other == nil:
@@ -115,7 +118,29 @@ func (m *Machine) arriveCommand(e *Event) {
 	case m.cfg.Host.IsCopy(e, other):
 		m.joinCopy(other, e)
 	default:
-		m.refuse(e, m.cfg.Host.ConflictError(e, other))
+		e.to(Contending)
+		e.arrived = m.now()
+		other.rivals = append(other.rivals, e)
+	}
+}
+
+// freeID ends the contention for the ID of a command that is in flight no more: those that
+// say something else are refused if the store has the ID as that of this one, and
+// arrive anew otherwise.
+func (m *Machine) freeID(e *Event, r Result) {
+	delete(m.commands, e.ID)
+	rivals := e.rivals
+	e.rivals = nil
+	for _, rival := range rivals {
+		switch {
+		case r.isDone():
+			m.refuse(rival, m.cfg.Host.ConflictError(rival, e))
+		case m.state != running:
+			m.end(rival, Unfinished, m.cause)
+		default:
+			rival.to(Arriving)
+			m.arriveCommand(rival)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Event struct {
 	fedBy   []*stream // streams whose feeding waits until it is over
 	fills   *parking  // to resume once this is held: this is the missing event, or nothing is missing before it
 	fewSlot [2]Slot   // room for the slots of most events
+	rivals  []*Event  // commands with its ID that say something else, as they came
 }
 
 // Slot is an event's position on a stream.
@@ -69,6 +70,9 @@ func (e *Event) State() EventState { return e.state }
 //	arriving   submitted  it is the next one on all its streams, or a command
 //	arriving   holding    a stream of it is closed
 //	arriving   over       it is a copy, or can never run
+//	arriving   contending a command with its ID is in flight that says something else
+//	contending arriving   nothing of that is kept, or it was refused itself
+//	contending over       that has the ID
 //	checking   over       the store has answered
 //	early      submitted  it is its turn
 //	early      holding    a stream of it was closed, or too many wait
@@ -97,20 +101,24 @@ const (
 	// Holding: it is being written to the store. Invariant: each of its streams
 	// is closed at its number or before, and counts it as holding.
 	Holding
+	// Contending: another command with its ID is in flight. Invariant: it is in the
+	// rivals of that.
+	Contending
 	// Over: its outcome was reported by a Tell.
 	Over
 )
 
 var eventMoves = moves{
 	of:    "an event",
-	names: []string{"arriving", "checking", "early", "submitted", "holding", "over"},
+	names: []string{"arriving", "checking", "early", "submitted", "holding", "contending", "over"},
 	next: []uint16{
-		Arriving:  1<<Checking | 1<<Early | 1<<Submitted | 1<<Holding | 1<<Over,
-		Checking:  1 << Over,
-		Early:     1<<Submitted | 1<<Holding | 1<<Over,
-		Submitted: 1<<Early | 1<<Holding | 1<<Over,
-		Holding:   1 << Over,
-		Over:      0,
+		Arriving:   1<<Checking | 1<<Early | 1<<Submitted | 1<<Holding | 1<<Contending | 1<<Over,
+		Checking:   1 << Over,
+		Early:      1<<Submitted | 1<<Holding | 1<<Over,
+		Submitted:  1<<Early | 1<<Holding | 1<<Over,
+		Holding:    1 << Over,
+		Contending: 1<<Arriving | 1<<Over,
+		Over:       0,
 	},
 }
 

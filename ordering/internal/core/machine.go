@@ -257,6 +257,12 @@ func (m *Machine) abandon(cause error) {
 	for _, e := range slices.Concat(m.arrivals, m.loads.flying, m.loads.checks, m.writes.allHolds()) {
 		m.end(e, Unfinished, m.cause)
 	}
+	for _, id := range slices.Sorted(maps.Keys(m.commands)) {
+		for _, rival := range m.commands[id].rivals {
+			m.end(rival, Unfinished, m.cause)
+		}
+		m.commands[id].rivals = nil
+	}
 	m.arrivals, m.loads, m.writes = nil, lane{}, work{}
 	m.queuedGaps, m.answered = nil, nil
 	for _, st := range m.sortedStreams() {

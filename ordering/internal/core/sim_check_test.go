@@ -227,7 +227,7 @@ func (c *checks) tells(h *host, e *Event, r Result, err error) {
 		ok = c.w.store.isHeld(d.m) || !d.source && h.term != c.w.store.term
 		d.m.wasHeld = d.m.wasHeld || d.source
 	case Refused:
-		ok = others || d.m.beyond || c.hasRival(h, d.m)
+		ok = others || d.m.beyond || d.m.command == "" && c.hasRival(h, d.m)
 	case Failed:
 		ok = d.m.command != ""
 	case Unfinished:

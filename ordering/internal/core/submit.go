@@ -74,11 +74,11 @@ func (m *Machine) notSubmitted(in NotSubmitted) {
 		case len(e.Slots) == 0 && !never && m.state == running:
 			m.do(Submit{e})
 		case len(e.Slots) == 0 && never:
-			delete(m.commands, e.ID)
 			m.end(e, Failed, in.Cause)
+			m.freeID(e, Failed)
 		case len(e.Slots) == 0:
-			delete(m.commands, e.ID)
 			m.end(e, Unfinished, m.cause)
+			m.freeID(e, Unfinished)
 		case never:
 			m.park(e, in.Cause)
 			m.hold(e)
@@ -101,12 +101,12 @@ func (m *Machine) notSubmitted(in NotSubmitted) {
 func (m *Machine) ended(e *Event) {
 	e.Result, e.Err = e.Outcome, e.Cause
 	if len(e.Slots) == 0 {
-		delete(m.commands, e.ID)
 		if e.Result == Refused {
 			m.refuse(e, e.Err)
-			return
+		} else {
+			m.end(e, e.Result, e.Err)
 		}
-		m.end(e, e.Result, e.Err)
+		m.freeID(e, e.Result)
 		return
 	}
 	if e.Result == Failed {

@@ -147,15 +147,16 @@ func (l *lane) takeReturnsLocked() {
 	}
 }
 
-// returnedLocked records the return of a message. Of several equal ones it takes
-// the first, which makes no difference.
+// returnedLocked records the return of a message. Of several that look alike any may be
+// the one that came back: two attempts at an event, with a queue that was bound or deleted
+// between them, or two events with one ID that an exchange tells apart by their headers.
+// So all of them count as returned. One that a queue has is sent again by that, which its
+// numbers make harmless; one that no queue has would be lost if it counted as confirmed.
 func (l *lane) returnedLocked(r amqp.Return) {
 	for n := l.mu.head; n < l.mu.next; n++ {
 		s := l.at(n)
-		if s.onWire && s.refusal == nil && s.exchange == r.Exchange && s.key == r.RoutingKey &&
-			s.MessageId == r.MessageId && bytes.Equal(s.Body, r.Body) {
+		if s.onWire && s.exchange == r.Exchange && s.key == r.RoutingKey && s.MessageId == r.MessageId && bytes.Equal(s.Body, r.Body) {
 			s.refusal = fmt.Errorf("%w (%d %s)", ErrUnroutable, r.ReplyCode, r.ReplyText)
-			return
 		}
 	}
 }

@@ -295,3 +295,36 @@ func TestLargeHeaders(t *testing.T) {
 	assert.Len(t, contents(t, node, queue), 3)
 	assert.EqualValues(t, 1, p.Stats().Connections)
 }
+
+// TestEventsThatLookAlike: two events have one ID and one payload, and the exchange tells
+// them apart by a header. The broker says of a message that no queue gets what it says, but
+// not which one it is: neither counts as confirmed then.
+func TestEventsThatLookAlike(t *testing.T) {
+	node := broker(t)
+	exchange, queue := rabbittest.Name(t), newQueue(t, node, rabbitmq.Queue{})
+	ch, err := node.Dial(t).Channel()
+	require.NoError(t, err)
+	require.NoError(t, rabbitmq.Topology{
+		Exchanges: []rabbitmq.Exchange{{Name: exchange, Kind: "headers"}},
+		Bindings:  []rabbitmq.Binding{{Queue: queue, Exchange: exchange, Args: amqp.Table{"to": "bound"}}},
+	}.Declare(ch))
+	p := newPublisher(t, rabbitmq.PublisherConfig{
+		Endpoint: rabbitmq.Endpoint{URL: node.URL()}, Channels: 1,
+		Route: func(*ordering.Event) (string, string, error) { return exchange, "", nil },
+	})
+	publish := func(e *ordering.Event, to string) <-chan error {
+		e.ID, e.Payload, e.Headers = "deposit", []byte("10"), map[string]string{"to": to}
+		result := make(chan error, 1)
+		p.Go(t.Context(), e, func(err error) { result <- err })
+		return result
+	}
+	for n := range 20 {
+		bound, lost := publish(event("7", 2*n+1), "bound"), publish(event("7", 2*n+2), "nowhere")
+		require.ErrorIs(t, <-lost, rabbitmq.ErrUnroutable)
+		if err := <-bound; err != nil {
+			require.ErrorIs(t, err, rabbitmq.ErrUnroutable)
+		}
+	}
+	require.NoError(t, <-publish(event("7", 41), "bound"))
+	require.Len(t, contents(t, node, queue), 21)
+}

@@ -27,7 +27,8 @@ import (
 // one of a single segment. So each stream needs a routing key of its own; events of
 // different streams with the same routing key would count as one stream. A bare
 // number is refused in a message to the default exchange, where the routing key is
-// the queue's name.
+// the queue's name, and in one that the broker has published again, as a dead letter, with
+// another routing key than it had before.
 //
 // A message with an invalid sequence ID or type is refused. Everything else is
 // kept as far as an event can hold it, and the rest is left out, which a
@@ -249,7 +250,7 @@ func noSequence(headers amqp.Table) error {
 // streamOf returns the stream named by a message's routing key, or the root if
 // there is none.
 func streamOf(m amqp.Delivery) lockkeys.Key {
-	if m.Exchange == "" { // the routing key is the queue's name
+	if m.Exchange == "" || hasOtherKey(m) { // the routing key is the queue's name, or that of dead letters
 		return lockkeys.Root()
 	}
 	stream, err := lockkeys.Parse(m.RoutingKey)
@@ -257,4 +258,16 @@ func streamOf(m amqp.Delivery) lockkeys.Key {
 		return lockkeys.Root()
 	}
 	return stream
+}
+
+// hasOtherKey reports whether the broker has published the message before, as a dead
+// letter, with another routing key than now: it may have come by that of others. Messages
+// of different streams would have one stream then, and count as duplicates.
+func hasOtherKey(m amqp.Delivery) bool {
+	deaths, _ := m.Headers["x-death"].([]any)
+	return slices.ContainsFunc(deaths, func(death any) bool {
+		entry, _ := death.(amqp.Table)
+		keys, _ := entry["routing-keys"].([]any)
+		return !slices.Contains(keys, any(m.RoutingKey))
+	})
 }

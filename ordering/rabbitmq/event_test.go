@@ -123,6 +123,39 @@ func TestNumbersOfAnyType(t *testing.T) {
 	require.ErrorContains(t, err, "case-sensitive")
 }
 
+// TestABareNumberOfADeadLetter: the broker publishes dead letters of many streams with one
+// routing key, if a queue is declared so. Their bare numbers would be those of one stream,
+// and what looks alike would be taken for a duplicate.
+func TestABareNumberOfADeadLetter(t *testing.T) {
+	died := func(keys ...any) []any {
+		return []any{amqp.Table{"queue": "orders", "reason": "expired", "count": int64(1), "exchange": "orders", "routing-keys": keys}}
+	}
+	for name, test := range map[string]struct {
+		deaths any
+		number string
+		fails  bool
+	}{
+		"with another key":              {died("order/42"), "7", true},
+		"with several":                  {died("order/42", "audit"), "7", true},
+		"with another key, some deaths": {append(died("order/42"), died("again")...), "7", true},
+		"with none":                     {died(), "7", true},
+		"with its own":                  {died("again"), "7", false},
+		"with its own and others":       {died("again", "audit"), "7", false},
+		"with another key, by name":     {died("order/42"), "order/42=7", false},
+		"of another kind":               {"yes", "7", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rabbitmq.EventOf(amqp.Delivery{Exchange: "dead", RoutingKey: "again", Headers: amqp.Table{"X-Sequence-ID": test.number, "x-death": test.deaths}})
+			if test.fails {
+				require.ErrorAs(t, err, new(*rabbitmq.MessageError))
+				require.ErrorContains(t, err, "STREAM=NUMBER")
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
 // TestWhatAnEventCannotHoldIsLeftOut: a message is not refused for what others
 // have put on it.
 func TestWhatAnEventCannotHoldIsLeftOut(t *testing.T) {

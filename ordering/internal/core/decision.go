@@ -184,7 +184,8 @@ func (m *Machine) begin(d *Decision) (over, blocked bool, err error) {
 			return false, true, nil
 		}
 		st := slots[0].stream
-		if d.Kind <= Drop && (st.parking == nil || d.At != 0 && d.At != st.parking.closes(st) || d.ID != "" && d.ID != st.parking.id) {
+		if d.Kind <= Drop && (st.parking == nil || d.At != 0 && d.At != st.parking.closes(st) || d.ID != "" && d.ID != st.parking.id ||
+			(d.Kind == SkipHead || d.Kind == Drop) && st.heals()) { // what was missing has come, and is not to be given up
 			return true, false, m.cfg.Host.NotParkedError(d.Key, d.At)
 		}
 		d.stream, d.parking = st, st.parking

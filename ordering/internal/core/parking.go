@@ -93,6 +93,14 @@ func (p *parking) missingOf(st *stream) uint64 {
 // so it is resumed once the missing numbers have come.
 func (p *parking) heals() bool { return len(p.faults) == 0 }
 
+// heals reports whether the stream is parked for a number that was missing and is held by
+// now: its parking is about to be resumed.
+func (st *stream) heals() bool {
+	closed := st.parking.streams[st.key]
+	done, _ := st.isDone(closed.Number)
+	return st.parking.heals() && st.missing == 0 && closed.By == "" && !done
+}
+
 // closes returns the number at which the parking closes a stream, or 0 for a
 // nil parking.
 func (p *parking) closes(st *stream) uint64 {

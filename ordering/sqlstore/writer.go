@@ -192,7 +192,12 @@ func (w *writer) serveOne(r *request) {
 		return
 	}
 	part := w.session.stage()
-	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, staged: part}); err == nil && r.apply != nil {
+	err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, staged: part})
+	if errors.Is(err, ordering.ErrDuplicate) && len(g.written) > 0 && w.shared.undo(tx) == nil {
+		w.postpone(r)
+		return
+	}
+	if err == nil && r.apply != nil {
 		err = w.lend(r, tx)
 	}
 	if w.shared.again() {
@@ -224,6 +229,16 @@ func (w *writer) serveOne(r *request) {
 	default:
 		w.abandon(true)
 	}
+}
+
+// postpone runs a request again after the group, by itself. It is a duplicate, perhaps of
+// another one in the group: nobody can look that up before the commit, nor rely on it, since
+// the group may be undone.
+func (w *writer) postpone(r *request) {
+	r.alone = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.waiting = slices.Insert(w.mu.waiting, 0, r)
 }
 
 // undone converts the error of keep to one of the effect.

@@ -29,7 +29,7 @@ func TestEffectsOfPgx(t *testing.T) {
 		_, err := tx.Exec(ctx, insertMine, "mine")
 		return err
 	}
-	var escaped *postgres.Tx
+	var escaped pgx.Tx
 	cases := map[string]struct {
 		effect func(ctx context.Context, tx *postgres.Tx) error
 		rows   int
@@ -123,6 +123,39 @@ func TestEffectsOfPgx(t *testing.T) {
 				return err
 			})
 		}, 2, nil},
+		"COMMIT, in a savepoint": {func(ctx context.Context, tx *postgres.Tx) error {
+			return pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+				_, err := inner.Exec(ctx, insertMine, "mine")
+				_, ends := inner.Exec(ctx, `COMMIT`)
+				return errors.Join(err, ends)
+			})
+		}, 0, sqlstore.ErrForbidden},
+		"COMMIT, in a savepoint in one, swallowed": {func(ctx context.Context, tx *postgres.Tx) error {
+			return pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+				return pgx.BeginFunc(ctx, inner, func(inner pgx.Tx) error {
+					_, _ = inner.Exec(ctx, `COMMIT`)
+					var b pgx.Batch
+					b.Queue(`COMMIT`)
+					_ = inner.SendBatch(ctx, &b).Close()
+					_, err := inner.Exec(ctx, insertMine, "mine")
+					return err
+				})
+			})
+		}, 1, nil},
+		"a savepoint is kept": {func(ctx context.Context, tx *postgres.Tx) error {
+			inner, err := tx.Begin(ctx)
+			escaped = inner
+			return errors.Join(err, mine(ctx, tx))
+		}, 1, nil},
+		"a savepoint is used after its end": {func(ctx context.Context, tx *postgres.Tx) error {
+			inner, err := tx.Begin(ctx)
+			assert.NoError(t, err)
+			assert.NoError(t, inner.Commit(ctx))
+			_, err = inner.Exec(ctx, insertMine, "mine")
+			assert.ErrorIs(t, err, pgx.ErrTxClosed)
+			assert.ErrorIs(t, inner.Rollback(ctx), pgx.ErrTxClosed)
+			return nil
+		}, 0, nil},
 		"CopyFrom": {func(ctx context.Context, tx *postgres.Tx) error {
 			tx.Queue(insertMine, "mine")
 			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"event"}, pgx.CopyFromRows([][]any{{"mine"}, {"mine"}}))
@@ -163,7 +196,10 @@ func TestEffectsOfPgx(t *testing.T) {
 				_, err := escaped.Exec(t.Context(), insertMine, "mine")
 				require.ErrorIs(t, err, pgx.ErrTxClosed)
 				require.Nil(t, escaped.Conn())
-				escaped.Queue(insertMine, "mine")
+				require.ErrorIs(t, escaped.Commit(t.Context()), pgx.ErrTxClosed)
+				if tx, ok := escaped.(*postgres.Tx); ok {
+					tx.Queue(insertMine, "mine")
+				}
 				escaped = nil
 			}
 		})

@@ -46,8 +46,12 @@ func Do(ctx context.Context, s *sqlstore.Store, job ordering.Commitment, apply f
 //
 // The store commits: Commit, Rollback and statements that end the transaction are
 // refused with [sqlstore.ErrEnded] or [sqlstore.ErrForbidden], and so are texts of
-// several statements. Begin makes a savepoint.
-type Tx struct{ conn *conn }
+// several statements. Begin makes a savepoint, which has the same limits.
+type Tx struct {
+	conn  *conn  // nil when it has ended
+	outer *Tx    // of a savepoint, which ends with it at the latest
+	point pgx.Tx // that ends the savepoint
+}
 
 var _ pgx.Tx = (*Tx)(nil)
 
@@ -57,8 +61,8 @@ var _ pgx.Tx = (*Tx)(nil)
 //
 // With [sqlstore.Store.Together], all that a chain of events has queued is sent at once.
 func (t *Tx) Queue(sql string, args ...any) {
-	c := t.conn
-	if c == nil || c.refused != nil {
+	c, err := t.use()
+	if err != nil || c.refused != nil {
 		return
 	}
 	if c.refused = c.enter(sql); c.refused == nil {
@@ -70,6 +74,9 @@ func (t *Tx) Queue(sql string, args ...any) {
 func (t *Tx) use() (*conn, error) {
 	if t.conn == nil {
 		return nil, pgx.ErrTxClosed
+	}
+	if t.outer != nil {
+		return t.outer.use()
 	}
 	if t.conn.look(); t.conn.ended {
 		return nil, sqlstore.ErrEnded
@@ -178,7 +185,11 @@ func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tx.Begin(ctx)
+	point, err := tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{conn: t.conn, outer: t, point: point}, nil
 }
 
 // Prepare implements [pgx.Tx]. The statement stays prepared on this connection only,
@@ -203,19 +214,29 @@ func (t *Tx) LargeObjects() pgx.LargeObjects {
 // Conn implements [pgx.Tx]. Do not run statements on the connection: they could come
 // before BEGIN. It is nil once the effect has returned.
 func (t *Tx) Conn() *pgx.Conn {
-	if t.conn == nil {
+	c, err := t.use()
+	if err != nil {
 		return nil
 	}
-	return t.conn.pgx()
+	return c.pgx()
 }
 
-// Commit implements [pgx.Tx]. The effect fails.
-func (t *Tx) Commit(context.Context) error { return t.end() }
+// Commit implements [pgx.Tx]. It releases a savepoint; of the transaction itself it makes
+// the effect fail.
+func (t *Tx) Commit(ctx context.Context) error { return t.end(ctx, pgx.Tx.Commit) }
 
-// Rollback implements [pgx.Tx]. The effect fails.
-func (t *Tx) Rollback(context.Context) error { return t.end() }
+// Rollback implements [pgx.Tx]. It goes back to a savepoint; of the transaction itself it
+// makes the effect fail.
+func (t *Tx) Rollback(ctx context.Context) error { return t.end(ctx, pgx.Tx.Rollback) }
 
-func (t *Tx) end() error {
+func (t *Tx) end(ctx context.Context, end func(pgx.Tx, context.Context) error) error {
+	if t.point != nil {
+		if _, err := t.begun(ctx); err != nil { // what is queued is part of it
+			return err
+		}
+		t.conn = nil
+		return end(t.point, ctx)
+	}
 	c, err := t.use()
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ var (
 	// ErrReply is wrapped by the error of a commit with a reply that is larger
 	// than MaxReply.
 	ErrReply = errors.New("ordering: reply is too large")
+	// ErrJobOver is wrapped by the error of a commit for a job whose handler has
+	// returned.
+	ErrJobOver = errors.New("ordering: the handler has returned, and commits nothing any more: it must wait for what it has started")
 	// ErrStoreClosed is returned by a store that was closed.
 	ErrStoreClosed = errors.New("ordering: store is closed")
 	// ErrSchema is wrapped by the error of opening a database whose schema

@@ -15,6 +15,7 @@ import (
 // the event, from its submission until it has ended.
 type item[T any] struct {
 	core.Event
+	calls *atomic.Uint64 // of handlers with this item, counted as they begin and as they end, for all events that have it
 	run   core.Run
 	event *Event
 	value T     // what Decode made of the event
@@ -76,9 +77,14 @@ func (s *Sequencer[T]) recycle(it *item[T]) (offered int64) {
 	if it.offered {
 		offered = 1
 	}
-	*it = item[T]{}
+	*it = item[T]{calls: it.calls}
 	s.items.Put(it)
 	return offered
+}
+
+// job returns the job of the item. It is over once a handler has been called.
+func (it *item[T]) job() Job[T] {
+	return Job[T]{Event: it.event, Value: it.value, item: it, calls: it.calls}
 }
 
 // itemOf returns the shell's part of an event of the core.

@@ -125,7 +125,7 @@ func (s *Sequencer[T]) checkSize(it *item[T]) error {
 // size returns the size of an event. A panic of Dispatcher.Size is the error.
 func (s *Sequencer[T]) size(it *item[T]) (size int64, err error) {
 	defer contain.Recover(&err)
-	return s.cfg.Dispatcher.Size(Job[T]{it.event, it.value, it}), nil
+	return s.cfg.Dispatcher.Size(it.job()), nil
 }
 
 // begins takes the turn for a source.

@@ -42,6 +42,8 @@ type Record struct {
 	// JobState is what [Record.State] returns, but for its Hash, which may be
 	// missing.
 	JobState
+
+	over error // of a job whose handler has returned
 }
 
 // State returns the job state for a store to keep. Its Hash, unless it is set, is
@@ -77,6 +79,8 @@ func (r Record) Validate() error {
 	}
 	n := len(r.Event.Positions)
 	switch {
+	case r.over != nil:
+		return r.over
 	case r.Term == nil:
 		return bad("it has no term: commit it by a Term, or take the record of a job that has one")
 	case n == 0 && r.Event.ID == "":

@@ -148,7 +148,7 @@ func (s *Sequencer[T]) call(ctx context.Context, j Job[T]) (err error) {
 		}
 	}()
 	defer contain.Recover(&err)
-	if err = s.cfg.Handler(ctx, j); err == nil && len(it.reply) > MaxReply {
+	if err = s.callHandler(ctx, j); err == nil && len(it.reply) > MaxReply {
 		err = dispatcher.Permanent(fmt.Errorf("%w: %d bytes, and %d may be kept", ErrReply, len(it.reply), MaxReply))
 	}
 	switch {
@@ -158,6 +158,13 @@ func (s *Sequencer[T]) call(ctx context.Context, j Job[T]) (err error) {
 		it.tries--
 	}
 	return err
+}
+
+// callHandler calls the handler with a job that is over when it has returned, however.
+func (s *Sequencer[T]) callHandler(ctx context.Context, j Job[T]) error {
+	j.call = j.calls.Add(1)
+	defer j.calls.Add(1)
+	return s.cfg.Handler(ctx, j)
 }
 
 // troubleOf classifies the error of an attempt.

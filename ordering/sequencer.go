@@ -83,7 +83,7 @@ func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 		return nil, err
 	}
 	s := &Sequencer[T]{cfg: cfg.withDefaults()}
-	s.items.New = func() any { return new(item[T]) }
+	s.items.New = func() any { return &item[T]{calls: new(atomic.Uint64)} }
 	s.outage.Lines, s.outage.Every = 5, time.Second
 	s.mu.core = core.New(s.cfg.core(host[T]{}))
 	s.submitter.init()

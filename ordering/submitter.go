@@ -179,7 +179,7 @@ func (s *Sequencer[T]) enter(ctx context.Context, it *item[T]) error {
 		s.seeID(it.event)
 	}
 	it.prepare()
-	job := Job[T]{it.event, it.value, it}
+	job := it.job()
 	if err := s.dispatcher.TrySubmit(ctx, job, s.options...); !errors.Is(err, dispatcher.ErrFull) {
 		return err
 	}

@@ -106,6 +106,9 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // is lost during the commit, the transaction may have been committed all the same;
 // then the next attempt correctly finds a duplicate.
 //
+// The handler must wait for Do: an effect that it leaves behind on another goroutine is
+// rolled back, and Do fails with [ordering.ErrJobOver].
+//
 // apply must not release keys with [dispatcher.Release], since its effect is
 // not final before the commit. A sequencer's handlers cannot; set
 // dispatcher.Config.StrictLocking on a dispatcher of your own.
@@ -116,7 +119,7 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // run one after the other in one transaction:
 //
 //   - If one fails, all of it is rolled back, and the others are called once more,
-//     so apply may be called twice, with the first call rolled back. The next 256
+//     so apply may be called twice, with the first call and its reply rolled back. The next 256
 //     effects have a savepoint each, so that effects that often fail do not make
 //     others run twice.
 //   - An effect may use savepoints; those left open are rolled back or released
@@ -157,10 +160,15 @@ func (s *Store) do(ctx context.Context, job ordering.Commitment, apply func(ctx 
 	if err != nil {
 		return err
 	}
-	own := s.together(ctx)
+	own, replied := s.together(ctx), job.Replied()
 	effect := func(ctx context.Context, tx *sql.Tx) error {
 		began := time.Now()
-		if err := apply(effectContext{ctx, s}, tx, own.session); err != nil {
+		job.Reply(replied) // an effect that is called once more has not replied yet
+		err := apply(effectContext{ctx, s}, tx, own.session)
+		if err == nil {
+			err = job.Over() // it is of a goroutine that the handler has left behind
+		}
+		if err != nil {
 			return err
 		}
 		return c.amend(ctx, tx, job.Replied(), time.Since(began))

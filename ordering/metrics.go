@@ -54,8 +54,8 @@ func (s *Sequencer[T]) Metrics(ctx context.Context) ([]view.Metric, error) {
 	var age time.Duration
 	mine := 0
 	for _, p := range parked {
-		if len(p.Streams) > 0 {
-			if own, err := s.owned(p.Streams[0].Stream); err == nil && len(own) == 0 {
+		if origin, has := p.Origin(); has {
+			if own, err := s.owned(origin.Stream); err == nil && len(own) == 0 {
 				continue // another partition tells of it
 			}
 		}

@@ -148,7 +148,8 @@ func (s *Sequencer[T]) logParking(p Parking, streams int) {
 	if p.Reason == Waiting {
 		level = slog.LevelInfo
 	}
-	args := []any{"reason", p.Reason.String(), "streams", streams, "first", p.Streams[0].String(), "parking", p.ID, "err", p.Error}
+	origin, _ := p.Origin()
+	args := []any{"reason", p.Reason.String(), "streams", streams, "first", origin.String(), "parking", p.ID, "err", p.Error}
 	if len(p.Events) > 0 {
 		args = append(args, "event", p.Events[0].Name())
 	}

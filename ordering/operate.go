@@ -40,6 +40,12 @@ func (s *Sequencer[T]) Resume(ctx context.Context, stream lockkeys.Key) error {
 // kept in the job states, see [Reader].Decisions. The errors are those of Resume;
 // if more than [Config.MaxSkip] numbers are missing, the error wraps [ErrTooFar]
 // and nothing is done.
+//
+// Skip gives up whatever the stream is closed at by then, which may be something else
+// than its caller has seen: another event, if Skip is called twice for example, or one
+// that only waits, on a stream that it was bound by. To decide about a parking as it was
+// seen, pass its [Parking.Target] to [Sequencer.Act]. If a missing number has come just
+// then, so that the parking is about to be resumed, the error wraps ErrNotParked.
 func (s *Sequencer[T]) Skip(ctx context.Context, stream lockkeys.Key) error {
 	return s.operate(ctx, &core.Decision{Kind: core.SkipHead, Key: stream})
 }
@@ -57,7 +63,8 @@ func (s *Sequencer[T]) SkipTo(ctx context.Context, last Position) error {
 // Drop is Skip for all held events of a parked stream, which goes on with new
 // arrivals. An event with more than [Config.MaxSkip] missing numbers before it
 // is passed to [Config.DeadLetter] and deleted, without marking these or its
-// own numbers as done. The errors are those of Resume.
+// own numbers as done. The errors are those of Resume, and what Skip says of a parking
+// that has changed holds for Drop.
 func (s *Sequencer[T]) Drop(ctx context.Context, stream lockkeys.Key) error {
 	return s.operate(ctx, &core.Decision{Kind: core.Drop, Key: stream})
 }

@@ -66,6 +66,19 @@ type Parking struct {
 	Since time.Time
 }
 
+// Origin returns the stream to decide about: one that is closed for an event that has
+// failed, or for a number that is missing. What the others are closed at only waits for
+// that. Of several, which parkings have that were bound together, it is the one of the
+// missing range, or the first. ok is false for a parking without streams.
+func (p *Parking) Origin() (origin ParkedStream, ok bool) {
+	for _, st := range p.Streams {
+		if !ok || st.Bound == "" && (origin.Bound != "" || p.Reason == Gap && st.Stream == p.Gap.Stream) {
+			origin, ok = st, true
+		}
+	}
+	return origin, ok
+}
+
 // Validate returns an error for a parking that no store can keep: one without a
 // stream, or with an event that has no numbers.
 func (p *Parking) Validate() error {

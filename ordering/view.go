@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,8 +87,8 @@ func viewStored(ctx context.Context, r Reader, q view.Query, mine func(stream lo
 }
 
 // Act implements [view.Operated] with Resume, Skip and Drop. The target is that of a row of
-// the View: the position from which on a stream is closed, and the parking. If it is not
-// closed there and by that any more, nothing is done, and the error wraps [ErrNotParked]:
+// the View, see [Parking.Target]: the position from which on a stream is closed, and the
+// parking. If it is not closed there and by that any more, nothing is done, and the error wraps [ErrNotParked]:
 // another event is not given up in place of the one that an operator has seen, nor one that
 // came in place of a number that was missing.
 func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
@@ -106,8 +107,15 @@ func (s *Sequencer[T]) Act(ctx context.Context, a view.Action) error {
 // beforeID separates the position and the parking's ID in a target.
 const beforeID = " @"
 
-// target names what a stream is closed by, for an action.
-func (p *Parking) target() string { return p.Streams[0].Position().String() + beforeID + p.ID }
+// Target names a parking as it was seen, for [Sequencer.Act]: its ID, and what its Origin is
+// closed at. It is "" for a parking without streams.
+func (p *Parking) Target() string {
+	origin, ok := p.Origin()
+	if !ok {
+		return ""
+	}
+	return origin.Position().String() + beforeID + p.ID
+}
 
 // ParseTarget parses the target of an action on a parked stream, as [Sequencer.View] gives
 // it: the position from which on the stream is closed, and the ID of the parking. The error
@@ -132,7 +140,8 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 	t := view.Table{Name: "Parked streams", Columns: []string{"Streams, each closed from a number on", "Why", "Error", "Since (UTC)", "Wait behind"}}
 	list, err := r.Parked(ctx)
 	for _, p := range list {
-		if !p.touches(q.Key) || len(p.Streams) > 0 && !mine(p.Streams[0].Stream) {
+		origin, has := p.Origin()
+		if !p.touches(q.Key) || has && !mine(origin.Stream) {
 			continue
 		}
 		if len(t.Rows) == q.Limit {
@@ -146,9 +155,13 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 			if st.Bound != "" {
 				text += " (bound by " + st.Bound + ")"
 			}
-			streams = append(streams, text)
 			waiting += st.Waiting
 		}
+			if st == origin { // what the actions are about comes first
+				streams = slices.Insert(streams, 0, text)
+			} else {
+				streams = append(streams, text)
+			}
 		why := p.Reason.String()
 		for _, e := range p.Events {
 			why += fmt.Sprintf(", %s after %d attempts", e.Name(), e.Attempts)
@@ -160,8 +173,8 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 			Cells:   []string{strings.Join(streams, ", "), why, p.Error, p.Since.UTC().Format(time.DateTime), fmt.Sprint(waiting)},
 			Actions: []string{view.Resume, view.Skip, view.Drop},
 		}
-		if len(p.Streams) > 0 {
-			row.Target, row.Opens = p.target(), len(p.Events) > 0
+		if has {
+			row.Target, row.Opens = p.Target(), len(p.Events) > 0
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -145,3 +145,60 @@ func TestADecisionAboutAGapSparesTheEvent(t *testing.T) {
 		require.Equal(t, []string{"second"}, r.ran())
 	})
 }
+
+// TestADecisionIsAboutWhatFailed, also if another stream of the parking, which only waits
+// for that, comes first in the list: its event is not given up.
+func TestADecisionIsAboutWhatFailed(t *testing.T) {
+	for name, park := range map[string]func(r *rig) (first string){
+		"an event has failed": func(r *rig) string {
+			r.failing("withdrawal", errors.New("no money"))
+			r.offer(ev("withdrawal", "z=1"), ev("transfer", "z=2, a=1"), ev("later", "a=2, b=1"))
+			return "z=1, a=1 (bound by transfer), b=1 (bound by later)"
+		},
+		"a number is missing": func(r *rig) string {
+			r.offer(ev("transfer", "z=2, a=1"), ev("later", "a=2, b=1"))
+			r.sleep(time.Minute)
+			return "z=1, a=1 (bound by transfer), b=1 (bound by later)"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, Config[*Event]{}, func(t *testing.T, r *rig) {
+				streams := park(r)
+				v, err := r.seq.View(t.Context(), view.Query{})
+				require.NoError(t, err)
+				require.Len(t, v.Tables[0].Rows, 1)
+				row := v.Tables[0].Rows[0]
+				require.Equal(t, streams, row.Cells[0])
+				require.Equal(t, row.Target, r.parked()[0].Target())
+				require.NoError(t, r.seq.Act(t.Context(), view.Action{Name: view.Skip, Target: row.Target}))
+				assert.Equal(t, []string{"transfer", "later"}, r.ran())
+				assert.Empty(t, r.parked())
+			})
+		})
+	}
+}
+
+// TestOrigin: of the streams of a parking, the one to decide about.
+func TestOrigin(t *testing.T) {
+	closed := func(stream, bound string) ParkedStream {
+		return ParkedStream{Stream: key(stream), Number: 1, Bound: bound}
+	}
+	for name, c := range map[string]struct {
+		parking Parking
+		want    string
+	}{
+		"the only one":                      {Parking{Streams: []ParkedStream{closed("a", "")}}, "a=1"},
+		"not one that is bound":             {Parking{Streams: []ParkedStream{closed("a", "x"), closed("b", "y"), closed("c", ""), closed("d", "")}}, "c=1"},
+		"the gap's":                         {Parking{Reason: Gap, Gap: Range{Stream: key("c")}, Streams: []ParkedStream{closed("a", "x"), closed("b", ""), closed("c", ""), closed("d", "")}}, "c=1"},
+		"not the gap's, if that is bound":   {Parking{Reason: Gap, Gap: Range{Stream: key("a")}, Streams: []ParkedStream{closed("a", "x"), closed("b", "")}}, "b=1"},
+		"a bound one, if there is no other": {Parking{Streams: []ParkedStream{closed("a", "x"), closed("b", "y")}}, "a=1"},
+	} {
+		origin, ok := c.parking.Origin()
+		assert.True(t, ok, name)
+		assert.Equal(t, c.want, origin.String(), name)
+	}
+	nothing := &Parking{ID: "p"}
+	_, ok := nothing.Origin()
+	assert.False(t, ok)
+	assert.Empty(t, nothing.Target())
+}

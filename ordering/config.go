@@ -159,8 +159,8 @@ type Config[T any] struct {
 	// Retention is how long job states are kept; negative means for ever.
 	// Numbers are kept for ever. But without a job state it cannot be told
 	// whether an event with the same numbers is the one that was done; it is
-	// taken for a duplicate, and counted in [Stats].Unconfirmed. Default: 30
-	// days.
+	// taken for a duplicate, which is told as [Unconfirmed], logged, and counted in
+	// [Stats]. Default: 30 days.
 	Retention time.Duration
 	// Brief says that of events with one position that were applied at the first attempt,
 	// and without a reply, the job state is not kept once the next number of the stream is
@@ -170,8 +170,9 @@ type Config[T any] struct {
 	Brief bool
 
 	// CommandRetention is how long commands are remembered by their IDs, with
-	// their replies: a later repeat runs again. Negative means for ever.
-	// Default: 7 days.
+	// their replies: a later repeat runs again. It is measured by the clocks of the
+	// processes that apply them and that prune, which must not be apart by more than a
+	// small part of it. Negative means for ever. Default: 7 days.
 	CommandRetention time.Duration
 
 	// RequestInterval is how often the store is asked for requests of operators who

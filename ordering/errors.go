@@ -74,6 +74,8 @@ var (
 	ErrNotOwned = errors.New("ordering: stream belongs to another partition: decide in the process that has it, or leave a request by sqlstore.Operator, which finds it")
 	// ErrSameID is the error of a [SameID] notice.
 	ErrSameID = errors.New("ordering: another event with other numbers has the same ID; both run, since numbers identify an event: give each event an ID of its own")
+	// ErrUnconfirmed is the error of an [Unconfirmed] notice.
+	ErrUnconfirmed = errors.New("ordering: its numbers are done, and it is not known any more by which event: if its producer has given them again, this one is another event, and is not applied: let the producer raise its epoch")
 	// ErrGap is wrapped by the error of a gap that stayed open.
 	ErrGap = errors.New("ordering: events are missing")
 	// ErrNoReplayer is wrapped, with ErrGap, if there is no Config.Replayer.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,15 +140,37 @@ func TestPartsOfWhatIsDone(t *testing.T) {
 	})
 }
 
-// TestWhatWasPrunedIsADuplicateByItsNumbers, which is counted.
+// TestWhatWasPrunedIsADuplicateByItsNumbers, which is told and counted: a producer that
+// gives numbers again, long after, would lose its events without a word else.
 func TestWhatWasPrunedIsADuplicateByItsNumbers(t *testing.T) {
-	story(t, Config[*Event]{Retention: time.Hour}, func(t *testing.T, r *rig) {
+	var log bytes.Buffer
+	cfg := Config[*Event]{Retention: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	story(t, cfg, func(t *testing.T, r *rig) {
 		r.offer(ev("a1", "a=1"))
 		r.sleep(3 * time.Hour)
 		r.offer(ev("a1", "a=1"), ev("another", "a=1"))
 		assert.Equal(t, []Result{Applied, Duplicate}, r.outcome("a1"))
 		assert.Equal(t, []Result{Duplicate}, r.outcome("another"))
 		assert.EqualValues(t, 2, r.seq.Stats().Unconfirmed)
+		require.Equal(t, []NoticeKind{Unconfirmed, Unconfirmed}, r.kinds())
+		told := r.notices[1]
+		assert.Equal(t, "another", told.Event.ID)
+		assert.Equal(t, key("a"), told.Stream)
+		require.ErrorIs(t, told.Err, ErrUnconfirmed)
+		assert.Equal(t, 2, strings.Count(log.String(), "by its numbers alone"))
+		assert.Contains(t, log.String(), "event=another numbers=\"a=1\"")
+	})
+}
+
+// TestABriefSourceIsNotWarned of what it has asked for: that a number says all.
+func TestABriefSourceIsNotWarned(t *testing.T) {
+	story(t, Config[*Event]{Brief: true, Retention: time.Hour}, func(t *testing.T, r *rig) {
+		r.offer(ev("a1", "a=1"))
+		r.sleep(3 * time.Hour)
+		r.offer(ev("a1", "a=1"))
+		assert.Equal(t, []Result{Applied, Duplicate}, r.outcome("a1"))
+		assert.EqualValues(t, 1, r.seq.Stats().Unconfirmed)
+		assert.Empty(t, r.kinds())
 	})
 }
 

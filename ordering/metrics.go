@@ -27,6 +27,7 @@ func (s *Sequencer[T]) Metrics(ctx context.Context) ([]view.Metric, error) {
 				{Of: "unfinished", Value: float64(stats.Unfinished)},
 			}},
 		{Name: "interlock.sequencer.conflicts", Unit: "{event}", Help: "Events with a number that belongs to another event: a producer has used it twice.", Grows: true, Points: view.One(stats.Conflicts)},
+		{Name: "interlock.sequencer.unconfirmed", Unit: "{event}", Help: "Duplicates that are known by their numbers alone, since what was done with them was pruned.", Grows: true, Points: view.One(stats.Unconfirmed)},
 		{Name: "interlock.sequencer.stale", Unit: "{event}", Help: "Events refused since their epoch is over.", Grows: true, Points: view.One(stats.Stale)},
 		{Name: "interlock.sequencer.crashes", Unit: "{event}", Help: "Events set aside since the process has ended each time that they ran.", Grows: true, Points: view.One(stats.Crashes)},
 		{Name: "interlock.sequencer.open", Unit: "{event}", Help: "Events that were offered and have no outcome.", Points: view.One(stats.Open)},

@@ -16,7 +16,7 @@ type Notice struct {
 	Stream lockkeys.Key
 	Range  Range  // with GapOpened, ReplayAsked, GapClosed, NumbersSkipped, EpochBegan
 	Epoch  uint16 // with EpochBegan: the one that has begun; Range is what is left of the one before
-	Event  *Event // with EventDeadLettered, EventRefused, SameID, StreamParked for a failure
+	Event  *Event // with EventDeadLettered, EventRefused, SameID, Unconfirmed, StreamParked for a failure
 	Reason Reason // with StreamParked
 	Err    error  // with all but GapOpened, ReplayAsked, GapClosed and StreamResumed
 }
@@ -49,12 +49,17 @@ const (
 	// Numbers of the epochs before that have not come are done from now on, without
 	// an event.
 	EpochBegan
+	// Unconfirmed: an event is taken for a duplicate by its numbers alone, since the job
+	// state of what has made them done was pruned, see [Config.Retention]. If its producer
+	// gives numbers again, it is another event, which is not applied. With [Config.Brief]
+	// it is not told.
+	Unconfirmed
 )
 
 // String returns the kind in words, "gap opened" for example.
 func (k NoticeKind) String() string {
 	names := [...]string{"", "gap opened", "replay asked", "gap closed", "numbers skipped",
-		"event dead-lettered", "event refused", "stream parked", "stream resumed", "same ID", "epoch began"}
+		"event dead-lettered", "event refused", "stream parked", "stream resumed", "same ID", "epoch began", "unconfirmed"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}
@@ -109,6 +114,10 @@ func (s *Sequencer[T]) tellOf(n Notice) {
 		s.cfg.Logger.Warn("event dead-lettered", "event", e.Name(), "numbers", e.positionsText(), "err", n.Err)
 	case SameID:
 		s.cfg.Logger.Warn("event has the ID of another", "event", e.Name(), "numbers", e.positionsText(), "err", n.Err)
+	case Unconfirmed:
+		if ok, withheld := s.unconfirmed.Take(); ok { // a source may send all again
+			s.cfg.Logger.Warn("event is taken for a duplicate by its numbers alone", "event", e.Name(), "numbers", e.positionsText(), "err", n.Err, "withheld", withheld)
+		}
 	}
 	if n.Kind != EventRefused && len(e.Positions) > 0 || len(e.Positions) == 1 {
 		n.Stream = e.Positions[0].Stream

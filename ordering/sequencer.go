@@ -47,18 +47,19 @@ type Sequencer[T any] struct {
 	writes     keeper
 	clock      clock
 
-	background context.Context // ends with a shutdown
-	cancel     context.CancelCauseFunc
-	accepting  context.Context // ends when nothing is accepted any more
-	halt       context.CancelFunc
-	gone       chan struct{} // closed when all is over
-	goroutines sync.WaitGroup
-	stopped    atomic.Bool  // mu.err is set
-	crowded    atomic.Bool  // too many events wait for the store
-	open       atomic.Int64 // events without an outcome
-	counts     counts
-	outage     loglimit.Limit // of lines about a store that is away
-	caution    *caution       // nil if the term before ended in good order
+	background  context.Context // ends with a shutdown
+	cancel      context.CancelCauseFunc
+	accepting   context.Context // ends when nothing is accepted any more
+	halt        context.CancelFunc
+	gone        chan struct{} // closed when all is over
+	goroutines  sync.WaitGroup
+	stopped     atomic.Bool  // mu.err is set
+	crowded     atomic.Bool  // too many events wait for the store
+	open        atomic.Int64 // events without an outcome
+	counts      counts
+	outage      loglimit.Limit // of lines about a store that is away
+	unconfirmed loglimit.Limit // of lines about events that are taken for duplicates
+	caution     *caution       // nil if the term before ended in good order
 
 	mu struct {
 		sync.Mutex
@@ -85,6 +86,7 @@ func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 	s := &Sequencer[T]{cfg: cfg.withDefaults()}
 	s.items.New = func() any { return &item[T]{calls: new(atomic.Uint64)} }
 	s.outage.Lines, s.outage.Every = 5, time.Second
+	s.unconfirmed.Lines, s.unconfirmed.Every = 5, time.Minute
 	s.mu.core = core.New(s.cfg.core(host[T]{}))
 	s.submitter.init()
 	s.reads.init()

@@ -146,6 +146,9 @@ func (s *Sequencer[T]) verdict(it *item[T], f fate) core.Verdict {
 func (s *Sequencer[T]) confirm(it *item[T], f fate) {
 	if f.unknown {
 		s.counts.unconfirmed.Add(1)
+		if !it.brief { // else it is what the source wants
+			s.tellAlone(Notice{Kind: Unconfirmed, Time: time.Now(), Event: it.event, Err: ErrUnconfirmed})
+		}
 	}
 	if f.job != nil {
 		it.status, it.reply = f.job.Status, f.job.Reply

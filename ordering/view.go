@@ -38,7 +38,8 @@ func (s *Sequencer[T]) View(ctx context.Context, q view.Query) (view.View, error
 		{Name: "applied", Value: int64(stats.Applied)}, {Name: "duplicates", Value: int64(stats.Duplicates)},
 		{Name: "held behind parked", Value: int64(stats.Held)}, {Name: "dead letters", Value: int64(stats.DeadLettered)},
 		{Name: "refused", Value: int64(stats.Refused)}, {Name: "failed", Value: int64(stats.Failed)},
-		{Name: "conflicts", Value: int64(stats.Conflicts)}, {Name: "early", Value: int64(stats.Early)},
+		{Name: "conflicts", Value: int64(stats.Conflicts)}, {Name: "unconfirmed duplicates", Value: int64(stats.Unconfirmed)},
+		{Name: "early", Value: int64(stats.Early)},
 		{Name: "open gaps", Value: int64(stats.OpenGaps)}, {Name: "replays", Value: int64(stats.Replays)},
 		{Name: "streams in memory", Value: int64(stats.Streams)}, {Name: "store errors", Value: int64(stats.StoreErrors)},
 	}, v.Counts...)
@@ -156,12 +157,12 @@ func parkedTable(ctx context.Context, r Reader, q view.Query, mine func(stream l
 				text += " (bound by " + st.Bound + ")"
 			}
 			waiting += st.Waiting
-		}
 			if st == origin { // what the actions are about comes first
 				streams = slices.Insert(streams, 0, text)
 			} else {
 				streams = append(streams, text)
 			}
+		}
 		why := p.Reason.String()
 		for _, e := range p.Events {
 			why += fmt.Sprintf(", %s after %d attempts", e.Name(), e.Attempts)

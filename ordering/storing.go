@@ -152,7 +152,18 @@ func (s *Sequencer[T]) confirm(it *item[T], f fate) {
 	}
 	if f.job != nil {
 		it.status, it.reply = f.job.Status, f.job.Reply
+		if s.mayBeUntold(f.job) {
+			s.deadLetter(it.event, &GivenUpError{Job: *f.job})
+		}
 	}
+}
+
+// mayBeUntold reports whether the process may have ended between the record that an
+// event was given up by policy and the call of Config.DeadLetter: its source has no
+// acknowledgement then, and sends it again.
+func (s *Sequencer[T]) mayBeUntold(j *JobState) bool {
+	p := s.info.Previous
+	return p != nil && !p.Ended && j.Status == StatusDeadLettered && j.By == "" && j.Reason == "" && j.Ended.Before(s.info.Since)
 }
 
 // doHold holds events in the store. If one of them conflicts with a held event,

@@ -30,15 +30,16 @@ const (
 )
 
 // jobArgs are the values of jobColumns. The positions are left out for an event
-// with just one, as most events have: its job state is stored under that.
+// with just one, as most events have: its job state is stored under that. There is room
+// for the values of putMore.
 func jobArgs(consumer int64, stream string, number int64, j ordering.JobState) []any {
 	positions := ""
 	if len(j.Positions) != 1 || j.Positions[0].End {
 		text, _ := json.Marshal(j.Positions) // of text and numbers: it cannot fail
 		positions = string(text)
 	}
-	return []any{consumer, stream, number, j.Event, hashBytes(j.Hash), positions, int64(j.Status), int64(j.Attempts), clean(j.Error),
-		toMicros(j.Started), toMicros(j.Ended)}
+	return append(make([]any, 0, 14), consumer, stream, number, j.Event, hashBytes(j.Hash), positions, int64(j.Status), int64(j.Attempts), clean(j.Error),
+		toMicros(j.Started), toMicros(j.Ended))
 }
 
 func hashBytes(h ordering.Hash) []byte {

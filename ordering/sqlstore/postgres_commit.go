@@ -93,7 +93,7 @@ func statements(commits []*commit) []Statement {
 		if c.IsCommand() {
 			commands.add(c.job)
 		} else {
-			jobs.add(append(slices.Clip(c.job), clean(c.By), clean(c.Reason), c.Reply))
+			jobs.add(append(c.job, clean(c.By), clean(c.Reason), c.Reply))
 		}
 	}
 	for _, c := range commits {

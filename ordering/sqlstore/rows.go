@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,8 +20,11 @@ type Rows struct {
 
 // NewRows returns a statement. insert is its beginning, such as "INSERT INTO log
 // (event, text)"; columns is the number of values in each row; then is its end, "" or
-// an ON CONFLICT clause.
+// an ON CONFLICT clause. It panics if columns is not positive.
 func NewRows(insert string, columns int, then string) *Rows {
+	if columns <= 0 {
+		panic(fmt.Sprintf("sqlstore: NewRows: %d columns: there must be at least one (%.80q)", columns, insert))
+	}
 	marks := make([]string, columns)
 	for i := range marks {
 		marks[i] = "$" + strconv.Itoa(i+1)
@@ -38,10 +42,24 @@ func (r *Rows) One() string { return r.one }
 
 // Batch is rows that are to be written: the effect of an event that needs no query. The
 // zero Batch is empty. It must not be changed once it was given to [Store.DoRows].
-type Batch struct{ queue queue }
+type Batch struct {
+	queue queue
+	err   error // of the first Add that was wrong
+}
 
-// Add adds a row.
-func (b *Batch) Add(r *Rows, values ...any) { b.queue.add(r, values) }
+// Add adds a row. If the values are not as many as the columns of r, or r is nil,
+// DoRows returns an error and writes nothing.
+func (b *Batch) Add(r *Rows, values ...any) {
+	switch {
+	case b.err != nil:
+	case r == nil:
+		b.err = errors.New("sqlstore: Batch.Add: the statement is nil: make one with NewRows")
+	case len(values) != r.columns:
+		b.err = fmt.Errorf("sqlstore: Batch.Add: %d values for a row of %d columns: %.80q", len(values), r.columns, r.one)
+	default:
+		b.queue.add(r, values)
+	}
+}
 
 // DoRows is [Store.Do] for an effect that is nothing but rows. Those of the same Rows
 // are written in their order. On SQLite it takes a fraction of the time of an effect
@@ -49,8 +67,14 @@ func (b *Batch) Add(r *Rows, values ...any) { b.queue.add(r, values) }
 // before their commit. So nothing may read these rows, or change them, in the
 // transaction of another event, unless its lock keys keep the two apart. If rows are
 // refused, by a constraint for example, DoRows returns that error. Within
-// [Store.TogetherRows] it returns when the rows are noted.
+// [Store.TogetherRows] it returns when the rows are noted. A nil Batch has no rows.
 func (s *Store) DoRows(ctx context.Context, job ordering.Commitment, rows *Batch) error {
+	if rows == nil {
+		rows = &Batch{}
+	}
+	if rows.err != nil {
+		return rows.err
+	}
 	c, err := s.newCommit(ctx, job.Record())
 	if err != nil {
 		return err
@@ -113,8 +137,8 @@ type queue struct {
 }
 
 func (q *queue) add(r *Rows, values []any) {
-	all, ok := q.rows[r]
-	if !ok {
+	all := q.rows[r]
+	if len(all) == 0 {
 		if q.rows == nil {
 			q.rows = map[*Rows][]any{}
 		}
@@ -129,10 +153,20 @@ func (q *queue) addAll(other *queue) {
 	}
 }
 
+// clear removes all rows, and keeps the memory of those that a group of usual size has.
 func (q *queue) clear() {
+	for _, r := range q.order {
+		values := q.rows[r]
+		clear(values)
+		if q.rows[r] = values[:0]; cap(values) > maxKept {
+			delete(q.rows, r)
+		}
+	}
 	q.order = q.order[:0]
-	clear(q.rows)
 }
+
+// maxKept bounds the values of a statement for which memory is kept.
+const maxKept = 1 << 14
 
 // write writes all rows.
 func (q *queue) write(ctx context.Context, tx *transaction) error {

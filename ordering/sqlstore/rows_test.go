@@ -95,6 +95,34 @@ func TestRows(t *testing.T) {
 	})
 }
 
+// A row with too few or too many values would shift those behind it.
+func TestRowsOfAnotherWidth(t *testing.T) {
+	everywhere(t, func(t *testing.T, open func() *sqlstore.Store) {
+		b := newRowBook(t, open())
+		for want, add := range map[string]func(*sqlstore.Batch){
+			"1 values for a row of 2 columns: \"INSERT INTO log": func(batch *sqlstore.Batch) { batch.Add(logRows, "a1") },
+			"3 values for a row of 2 columns":                    func(batch *sqlstore.Batch) { batch.Add(logRows, "a1", 1, 2) },
+			"0 values for a row of 2 columns":                    func(batch *sqlstore.Batch) { batch.Add(logRows) },
+			"the statement is nil":                               func(batch *sqlstore.Batch) { batch.Add(nil, 1) },
+		} {
+			var batch sqlstore.Batch
+			batch.Add(logRows, "a1", 0)
+			add(&batch)
+			batch.Add(logRows, "a1", 9)
+			require.ErrorContains(t, b.store.DoRows(t.Context(), b.job("a", 1), &batch), want)
+			require.ErrorContains(t, b.store.TogetherRows(t.Context(), func(ctx context.Context) error {
+				return b.store.DoRows(ctx, b.job("a", 1), &batch)
+			}), want)
+		}
+		assert.Zero(t, b.count(`SELECT count(*) FROM log`))
+		assert.Zero(t, b.last("a"))
+		require.NoError(t, b.store.DoRows(t.Context(), b.job("a", 1), nil), "no rows")
+		assert.EqualValues(t, 1, b.last("a"))
+	})
+	assert.PanicsWithValue(t, `sqlstore: NewRows: 0 columns: there must be at least one ("INSERT INTO log")`,
+		func() { sqlstore.NewRows("INSERT INTO log", 0, "") })
+}
+
 // Rows of many events, with effects in transactions and other writes in between, of
 // which some fail: each event is written whole or not at all, and the others do not
 // suffer.

@@ -177,13 +177,14 @@ var (
 		`ON CONFLICT (consumer, stream) DO UPDATE SET last = excluded.last, spans = excluded.spans, pruned = max(pruned, excluded.pruned)`)
 )
 
-// jobRow is the row of jobRows for an event whose numbers become done.
+// jobRow is the row of jobRows for an event whose numbers become done. It is in the memory
+// of c.job, so a second one for the commit replaces it.
 func (c *commit) jobRow() []any {
 	var reply any // NULL
 	if len(c.Reply) > 0 {
 		reply = c.Reply
 	}
-	return append(slices.Clip(c.job), clean(c.By), clean(c.Reason), reply)
+	return append(c.job, clean(c.By), clean(c.Reason), reply)
 }
 
 // numbers are streams as they will be.

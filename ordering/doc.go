@@ -81,7 +81,8 @@
 // an error, and counted. Events with the same ID and other numbers are
 // different events, and run; if both came recently, that is reported as
 // [SameID]. Contradictions can be detected only while job states are kept: see
-// [Config.Retention].
+// [Config.Retention]. What comes after that with numbers that are done is taken for a
+// duplicate, and reported as [Unconfirmed].
 //
 // No outcome is reported in doubt. A commit may be durable though it seems to
 // have failed. So the store is asked before an event is reported as a

@@ -3,7 +3,6 @@ package lockkeys
 import (
 	"encoding"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -77,7 +76,8 @@ func MustParse(text string) Key {
 
 // String returns the text form that [Parse] reads. Slashes, percent signs,
 // characters that do not print and bytes that are not UTF-8 are written as
-// "%XX", so the text is safe in a log line.
+// "%XX", so the text is safe in a log line. A key has the same text for ever, so
+// that it can be what something is known by in a database.
 func (k Key) String() string {
 	if k.path == "" {
 		return "/"
@@ -107,7 +107,7 @@ func escape(path string) string {
 		switch {
 		case path[0] == sep[0]:
 			b.WriteByte('/')
-		case r == '/' || r == '%' || !unicode.IsPrint(r) || r == utf8.RuneError && size == 1:
+		case r == '/' || r == '%' || isHidden(r) || r == utf8.RuneError && size == 1:
 			for _, c := range []byte(path[:size]) {
 				b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
 			}

@@ -54,6 +54,20 @@ func TestAnEffectThatEndsItsTransaction(t *testing.T) {
 			_, err := tx.ExecContext(ctx, `COMMIT`)
 			return err
 		}, 0, sqlstore.ErrForbidden},
+		"settings of the connection": {wrote(`SET search_path TO elsewhere`, `set session lock_timeout = 1`, `SET TIME ZONE 'UTC'`, `RESET ALL`,
+			`DISCARD TEMP`, `LISTEN news`, `UNLISTEN *`), 2, nil}, // refused, and swallowed
+		"SET, returned": {func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `/* first */ SET work_mem = '1MB'`)
+			return errors.Join(err, effect("mine")(ctx, tx))
+		}, 0, sqlstore.ErrForbidden},
+		"settings of the transaction": {func(ctx context.Context, tx *sql.Tx) error {
+			for _, text := range []string{`SET LOCAL lock_timeout = '1s'`, `SET CONSTRAINTS ALL IMMEDIATE`, `SET TRANSACTION READ WRITE`} {
+				if _, err := tx.ExecContext(ctx, text); err != nil {
+					return err
+				}
+			}
+			return effect("mine")(ctx, tx)
+		}, 1, nil},
 		"Commit": {func(ctx context.Context, tx *sql.Tx) error {
 			err := effect("mine")(ctx, tx)
 			assert.ErrorIs(t, tx.Commit(), sqlstore.ErrEnded)

@@ -41,8 +41,8 @@ type Guard interface {
 }
 
 // ErrForbidden is wrapped by the error of a statement that an effect must not use: one
-// that would end its transaction; on SQLite, where that is shared, one that would
-// change the connection; on PostgreSQL a text of several statements. Savepoints are
+// that would end its transaction; one that would change the connection for the effects
+// that follow, as SET does on PostgreSQL; there also a text of several statements. Savepoints are
 // allowed, except, on SQLite, one with the name that the store itself uses.
 var ErrForbidden = errors.New("sqlstore: an effect must not use this statement")
 

@@ -111,8 +111,11 @@ func (c *conn) enter(query string) error {
 	if c.look(); c.ended {
 		return sqlstore.ErrEnded
 	}
-	if word, ends := endsTransaction(query); ends {
+	switch word, does := whatItDoes(query); does {
+	case endsTransaction:
 		return fmt.Errorf("%w: %s: the store commits; to undo what it wrote an effect returns an error, or has a savepoint", sqlstore.ErrForbidden, word)
+	case outlastsTransaction:
+		return fmt.Errorf("%w: %s: it would change the connection for the effects that follow; use SET LOCAL", sqlstore.ErrForbidden, word)
 	}
 	return nil
 }
@@ -350,24 +353,45 @@ func (t *driverTx) Rollback() error {
 	return nil
 }
 
-// endsTransaction reports whether a text begins with a statement that begins or
-// ends a transaction, and returns its first word.
-func endsTransaction(query string) (word string, ends bool) {
+// doing is what a statement does beside reading and writing.
+type doing uint8
+
+const (
+	nothingElse         doing = iota
+	endsTransaction           // or begins one
+	outlastsTransaction       // it changes the connection, for the effects that follow as well
+)
+
+// whatItDoes tells by the beginning of a text what its first statement does, and returns
+// the first word. What a function does, set_config for example, it cannot tell.
+func whatItDoes(query string) (word string, does doing) {
 	words := strings.FieldsFunc(withoutComments(query), func(r rune) bool { return r == ';' || r <= ' ' })
 	if len(words) == 0 {
-		return "", false
+		return "", nothingElse
 	}
-	word = strings.ToUpper(words[0])
-	switch word {
+	second := ""
+	if len(words) > 1 {
+		second = strings.ToUpper(words[1])
+	}
+	switch word = strings.ToUpper(words[0]); word {
 	case "BEGIN", "START", "COMMIT", "END", "ABORT":
-		return word, true
+		return word, endsTransaction
 	case "ROLLBACK":
-		to := slices.IndexFunc(words[:min(3, len(words))], func(w string) bool { return strings.EqualFold(w, "TO") })
-		return word, to < 0
+		if !slices.ContainsFunc(words[:min(3, len(words))], func(w string) bool { return strings.EqualFold(w, "TO") }) {
+			return word, endsTransaction
+		}
 	case "PREPARE":
-		return word, len(words) > 1 && strings.EqualFold(words[1], "TRANSACTION")
+		if second == "TRANSACTION" {
+			return word, endsTransaction
+		}
+	case "SET":
+		if second != "LOCAL" && second != "CONSTRAINTS" && second != "TRANSACTION" {
+			return word, outlastsTransaction
+		}
+	case "RESET", "DISCARD", "LISTEN", "UNLISTEN":
+		return word, outlastsTransaction
 	}
-	return word, false
+	return word, nothingElse
 }
 
 // withoutComments removes leading comments and spaces from a text.

@@ -45,8 +45,10 @@ func Do(ctx context.Context, s *sqlstore.Store, job ordering.Commitment, apply f
 // for concurrent use, and must not be used after that.
 //
 // The store commits: Commit, Rollback and statements that end the transaction are
-// refused with [sqlstore.ErrEnded] or [sqlstore.ErrForbidden], and so are texts of
-// several statements. Begin makes a savepoint, which has the same limits.
+// refused with [sqlstore.ErrEnded] or [sqlstore.ErrForbidden]. So are texts of several
+// statements, and SET, which later effects would find on the connection: use SET LOCAL.
+// Nobody can tell what functions do there: set_config must have true as its last argument.
+// Begin makes a savepoint, which has the same limits.
 type Tx struct {
 	conn  *conn  // nil when it has ended
 	outer *Tx    // of a savepoint, which ends with it at the latest

@@ -61,7 +61,7 @@ func (l *Log) statement(q Query, n int) (text string, args []any) {
 		number = "p.number"
 		b.WriteString(`SELECT x.log, x.place, p.number, coalesce(x.at, 0), coalesce(x.type, ''), e.name, e.body
 			FROM outbox_positions p LEFT JOIN eventlog_entries x ON x.event = p.event
-			LEFT JOIN outbox_events e ON e.id = p.event WHERE p.stream = ` + arg(q.Stream.String()))
+			LEFT JOIN outbox_events e ON e.id = p.event WHERE p.stream = (SELECT id FROM outbox_streams WHERE stream = ` + arg(q.Stream.String()) + `)`)
 	}
 	if q.After > 0 {
 		b.WriteString(" AND " + number + " > " + arg(int64(q.After)))

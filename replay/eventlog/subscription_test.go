@@ -347,7 +347,7 @@ func (b bed) lose(t testing.TB, behind uint64) {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE outbox_streams SET last = (SELECT count(*) FROM outbox_positions p WHERE p.stream = outbox_streams.stream)`)
+		_, err := tx.ExecContext(ctx, `UPDATE outbox_streams SET last = (SELECT count(*) FROM outbox_positions p WHERE p.stream = outbox_streams.id)`)
 		return err
 	}))
 }

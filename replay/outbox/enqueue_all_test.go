@@ -231,7 +231,7 @@ func TestEnqueueAllSideBySide(t *testing.T) {
 			})
 		}
 		all.Wait()
-		rows, err := db.Query(`SELECT s.stream, s.last, (SELECT count(*) FROM outbox_positions p WHERE p.stream = s.stream AND p.number <= s.last) FROM outbox_streams s`)
+		rows, err := db.Query(`SELECT s.stream, s.last, (SELECT count(*) FROM outbox_positions p WHERE p.stream = s.id AND p.number <= s.last) FROM outbox_streams s`)
 		require.NoError(t, err)
 		defer rows.Close()
 		total := 0

@@ -57,12 +57,12 @@ func (l *leader) retry(stopped, work context.Context) error {
 		return err
 	}
 	for _, r := range runs {
-		r.failure = due[r.events[0].id]
-		delete(due, r.events[0].id)
+		r.failure = due[r.events[0].at.event]
+		delete(due, r.events[0].at.event)
 		l.start(stopped, work, r)
 	}
 	for _, f := range due {
-		if l.cutAt != "" { // MaxBytes may have left it out
+		if l.cutAt != 0 { // MaxBytes may have left it out
 			heap.Push(&l.failures, f)
 		} else {
 			l.free(f.streams)
@@ -85,9 +85,7 @@ func (l *leader) failed(r *run, s stored, err error) (over bool) {
 	}
 	now := time.Now()
 	if f == nil {
-		f = &failure{streams: r.streams, since: now}
-		p := s.event.Positions[0]
-		f.head = head{p.Stream.String(), int64(p.Place()), s.id}
+		f = &failure{head: s.at, streams: r.streams, since: now}
 	}
 	if cut { // it does not count as an attempt
 		f.due = now
@@ -96,7 +94,7 @@ func (l *leader) failed(r *run, s stored, err error) (over bool) {
 	}
 	f.attempts++
 	if l.config.hopeless(f.attempts, err) {
-		l.unfit = append(l.unfit, unfit{s.id, s.event.ID, positionText(s.event), f.attempts, err})
+		l.unfit = append(l.unfit, unfit{s.at.event, s.event.ID, positionText(s.event), f.attempts, err})
 		return true
 	}
 	wait := l.config.Backoff.Wait(f.attempts)

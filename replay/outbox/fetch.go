@@ -118,8 +118,8 @@ func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*or
 	from, to := asked.Places()
 	found, err := o.db.QueryContext(ctx, `WITH few (number, id, bytes) AS (
 			SELECT p.number, e.id, sum(e.size) OVER (ORDER BY p.number) - e.size
-			FROM (SELECT number, event FROM outbox_positions p WHERE stream = $1 AND number >= $2 AND number <= $3
-				AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = p.stream AND s.number = p.number)
+			FROM (SELECT number, event FROM outbox_positions p WHERE stream = `+rowOf+` AND number >= $2 AND number <= $3
+				AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = $1 AND s.number = p.number)
 				ORDER BY number LIMIT $4) p
 			JOIN outbox_events e ON e.id = p.event
 		)
@@ -157,13 +157,14 @@ func (o *Outbox) before(ctx context.Context, asked ordering.Range, events []*ord
 	from, _ := asked.Places()
 	last, _ := events[len(events)-1].On(asked.Stream)
 	found, err := o.db.QueryContext(ctx, `WITH RECURSIVE start (id) AS (
-			SELECT p.event FROM outbox_positions p WHERE p.stream = $1 AND p.number >= $2 AND p.number <= $3
-				AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = p.stream AND s.number = p.number)
+			SELECT p.event FROM outbox_positions p WHERE p.stream = `+rowOf+` AND p.number >= $2 AND p.number <= $3
+				AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = $1 AND s.number = p.number)
 		), back (id) AS (
 			SELECT id FROM start
 			UNION
 			SELECT p.event FROM back b `+oneBefore(o.dialect)+`
-			WHERE p.stream <> $1 AND NOT EXISTS (SELECT 1 FROM outbox_skipped s WHERE s.stream = p.stream AND s.number = p.number)
+			WHERE p.stream <> `+rowOf+` AND NOT EXISTS (SELECT 1 FROM outbox_skipped s
+				WHERE s.stream = (SELECT stream FROM outbox_streams WHERE id = p.stream) AND s.number = p.number)
 		), few (id, bytes) AS (
 			SELECT e.id, sum(e.size) OVER (ORDER BY e.id DESC)
 			FROM (SELECT id FROM back LIMIT $4) b JOIN outbox_events e ON e.id = b.id

@@ -26,6 +26,7 @@ const (
 
 // head is the first event of a stream that is not marked as sent.
 type head struct {
+	row    int64 // of the stream in outbox_streams
 	stream string
 	number int64
 	event  int64
@@ -80,7 +81,7 @@ func (l *leader) find(stopped, work context.Context) error {
 				l.start(stopped, work, r)
 			}
 		}
-		if l.cutAt != "" {
+		if l.cutAt != 0 {
 			l.cursor = l.cutAt
 			clear(seen)
 			continue
@@ -90,18 +91,18 @@ func (l *leader) find(stopped, work context.Context) error {
 			round()
 			return nil
 		case all && len(heads) < limit: // these were the last ones
-			if again || began == "" {
-				l.cursor = ""
+			if again || began == 0 {
+				l.cursor = 0
 				round()
 				return nil
 			}
-			l.cursor, again = "", true
+			l.cursor, again = 0, true
 		}
 	}
 }
 
-// heads returns the heads of the streams after the cursor, in the order of the
-// streams, at most limit. It jumps from stream to stream in the index, however
+// heads returns the heads of the streams after the cursor, in the order of their
+// rows, at most limit. It jumps from stream to stream in the index, however
 // many events each has.
 func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -114,7 +115,7 @@ func (l *leader) heads(ctx context.Context, limit int) ([]head, error) {
 	var heads []head
 	for found.Next() {
 		var h head
-		if err := found.Scan(&h.stream, &h.number, &h.event); err != nil {
+		if err := found.Scan(&h.row, &h.stream, &h.number, &h.event); err != nil {
 			return nil, err
 		}
 		heads = append(heads, h)
@@ -128,7 +129,7 @@ const findHeads = `WITH RECURSIVE unsent (stream, n) AS (
 		SELECT (SELECT p.stream FROM outbox_positions p WHERE NOT p.sent AND p.stream > u.stream ORDER BY p.stream LIMIT 1), u.n + 1
 		FROM unsent u WHERE u.stream IS NOT NULL AND u.n < $2
 	)
-	SELECT u.stream,
+	SELECT u.stream, (SELECT s.stream FROM outbox_streams s WHERE s.id = u.stream),
 		(SELECT p.number FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1),
 		(SELECT p.event FROM outbox_positions p WHERE NOT p.sent AND p.stream = u.stream ORDER BY p.number LIMIT 1)
 	FROM unsent u WHERE u.stream IS NOT NULL ORDER BY u.n`
@@ -140,7 +141,7 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 		if len(chosen) == limit {
 			return chosen, false
 		}
-		l.cursor = h.stream
+		l.cursor = h.row
 		if _, busy := l.busy[h.stream]; !busy && !seen[h.event] {
 			seen[h.event] = true
 			chosen = append(chosen, h)
@@ -152,7 +153,7 @@ func (l *leader) choose(heads []head, limit int, seen map[int64]bool) (chosen []
 // load returns runs of the chosen heads and the events behind them. Heads that
 // cannot be read are parked.
 func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
-	l.cutAt = ""
+	l.cutAt = 0
 	if len(chosen) == 0 {
 		return nil, nil
 	}
@@ -164,7 +165,7 @@ func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 }
 
 // runs loads the chosen heads that are the first ones on all their streams, and
-// neither parked nor given up since they were chosen, in the order of the streams and as far as MaxBytes allows, at least
+// neither parked nor given up since they were chosen, in the order of the streams' rows and as far as MaxBytes allows, at least
 // one; if MaxBytes ended it, cutAt is the stream of the last one. The events behind
 // a head belong to its run while they, and the head, are on this stream alone and
 // can be read. A head that cannot be read is unfit.
@@ -172,8 +173,10 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	args := make([]any, 0, 3*len(chosen))
+	streams := make(map[int64]string, len(chosen))
 	for _, h := range chosen {
-		args = append(args, h.stream, h.number, h.event)
+		args = append(args, h.row, h.number, h.event)
+		streams[h.row] = h.stream
 	}
 	found, err := l.box.relaying.query(ctx, l.db, loadRuns(l.box.dialect, len(chosen)), args...)
 	if err != nil {
@@ -182,30 +185,31 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	defer found.Close()
 	var runs []*run
 	var last *run // nil behind an event that cannot be read
-	room, before := l.config.MaxBytes-l.bytes, ""
+	room, before := l.config.MaxBytes-l.bytes, int64(0)
 	for found.Next() {
-		var stream, name string
+		var name string
 		var body []byte
-		var number, ahead int64
+		var ahead int64
 		var s stored
-		if err := found.Scan(&stream, &number, &ahead, &s.id, &name, &body); err != nil {
+		if err := found.Scan(&s.at.row, &s.at.number, &ahead, &s.at.event, &name, &body); err != nil {
 			return nil, err
 		}
+		s.at.stream = streams[s.at.row]
 		size := int64(len(body))
 		if ahead == 0 {
 			if len(runs) > 0 && size > room {
 				l.cutAt = before
 				break
 			}
-			before = stream
+			before = s.at.row
 		}
 		var bad error
-		s.event, bad = decode(s.id, name, body)
+		s.event, bad = decode(s.at.event, name, body)
 		switch {
 		case bad != nil:
 			last = nil
 			if ahead == 0 {
-				l.unfit = append(l.unfit, unfit{s.id, name, head{stream: stream, number: number}.position(), 0, bad})
+				l.unfit = append(l.unfit, unfit{s.at.event, name, s.at.position(), 0, bad})
 			}
 			continue
 		case ahead == 0:
@@ -240,7 +244,7 @@ func loadRuns(d Dialect, n int) string {
 		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
 		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
 		ORDER BY b.stream, b.number`,
-		sqldb.Repeat(d, n, "(CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
+		sqldb.Repeat(d, n, "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
 }
 
 func streamsOf(e *ordering.Event) []string {

@@ -118,7 +118,8 @@ func insertEvents(d Dialect, n int) string {
 }
 
 func insertPositions(d Dialect, n int) string {
-	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` + sqldb.Repeat(d, n, "(?, ?, ?, ?)")
+	return `INSERT INTO outbox_positions (stream, number, event, sent) VALUES ` +
+		sqldb.Repeat(d, n, "((SELECT id FROM outbox_streams WHERE stream = ?), ?, ?, ?)")
 }
 
 // oneTaken returns the error for the first of the events whose ID exists already, or the

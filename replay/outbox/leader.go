@@ -36,8 +36,8 @@ type leader struct {
 	retrying  int                 // number of those that have failed before
 	failures  failures            // events that wait for another attempt
 	busy      map[string]struct{} // streams of all these
-	cursor    string              // the stream examined last
-	cutAt     string              // the stream loaded last, if MaxBytes ended loading
+	cursor    int64               // the row of the stream examined last
+	cutAt     int64               // that of the stream loaded last, if MaxBytes ended loading
 	news      bool                // there may be something new to find
 	nextFind  time.Time           // when to look for more without news
 	rest      time.Time           // do not look for more before

@@ -80,7 +80,8 @@ func (o *Outbox) giveUp(ctx context.Context, tx *sql.Tx, ids []any, reason strin
 		args []any
 	}{
 		{`INSERT INTO outbox_skipped (stream, number, event, at, error, operator, why)
-			SELECT p.stream, p.number, e.name, ?, ?, ?, ? FROM outbox_positions p JOIN outbox_events e ON e.id = p.event
+			SELECT s.stream, p.number, e.name, ?, ?, ?, ? FROM outbox_positions p JOIN outbox_streams s ON s.id = p.stream
+			JOIN outbox_events e ON e.id = p.event
 			WHERE p.event` + in + ` ON CONFLICT (stream, number) DO NOTHING`, []any{now, reason, text(who), text(why)}},
 		{`UPDATE outbox_positions SET sent = TRUE WHERE event` + in, nil},
 		{`UPDATE outbox_events SET sent = ? WHERE id` + in, []any{now}},

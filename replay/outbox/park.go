@@ -31,11 +31,12 @@ func (o *Outbox) Parked(ctx context.Context) ([]Parked, error) {
 }
 
 func (o *Outbox) parked(ctx context.Context) ([]Parked, error) {
-	found, err := o.db.QueryContext(ctx, `SELECT e.name, k.attempts, k.since, k.error, p.stream, p.number
+	found, err := o.db.QueryContext(ctx, `SELECT e.name, k.attempts, k.since, k.error, s.stream, p.number
 		FROM outbox_parked k
 		JOIN outbox_events e ON e.id = k.event AND e.sent IS NULL
 		JOIN outbox_positions p ON p.event = k.event
-		ORDER BY k.since, k.event, p.stream`)
+		JOIN outbox_streams s ON s.id = p.stream
+		ORDER BY k.since, k.event, s.stream`)
 	if err != nil {
 		return nil, err
 	}

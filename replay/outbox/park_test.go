@@ -283,42 +283,80 @@ func TestLastAttempt(t *testing.T) {
 	})
 }
 
-// Tables of the version before events could be parked, with events as JSON, are brought
-// up to date, with what is in them.
+// Tables of the version before events could be parked, with events as JSON and streams in
+// full, are brought up to date, with what is in them.
 func TestOlderTables(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})
-		old := put(t, box, db, "a")
-		body, err := json.Marshal(old)
-		require.NoError(t, err)
-		own := []string{
-			`CREATE TABLE older (stream TEXT NOT NULL, number BIGINT NOT NULL, event BIGINT NOT NULL, sent BOOLEAN NOT NULL DEFAULT FALSE, PRIMARY KEY (stream, number))`,
-			`INSERT INTO older SELECT * FROM outbox_positions`,
-			`DROP TABLE outbox_positions`,
-			`ALTER TABLE older RENAME TO outbox_positions`,
-			`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
-			`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
-			`UPDATE outbox_events SET body = '` + string(body) + `'`,
-		}
-		if p.dialect == outbox.PostgreSQL {
-			own = []string{`ALTER TABLE outbox_events ALTER COLUMN body TYPE TEXT USING '` + string(body) + `'`}
-		}
-		for _, statement := range append(own,
-			`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`, `DROP INDEX outbox_events_prunable`,
-			`ALTER TABLE outbox_events DROP COLUMN kept`, `DROP INDEX outbox_events_unsent`,
-			`CREATE INDEX outbox_events_sent ON outbox_events (sent, created)`,
-			`UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
-		) {
-			_, err := db.Exec(statement)
+		events := []*ordering.Event{put(t, box, db, "b")}
+		_, stop := start(t, box, newReceiver(), outbox.RelayConfig{})
+		allSent(t, box)
+		stop()
+		events = append(events, put(t, box, db, "c"), put(t, box, db, "a"))
+		inTx(t, db, func(tx *sql.Tx) {
+			e, err := box.Enqueue(t.Context(), tx, &ordering.Event{Type: "typed", CorrelationID: "a", CausationID: "c"}, keys("a", "b")...)
 			require.NoError(t, err)
-		}
+			events = append(events, e)
+		})
+		toVersion6(t, p, db, events)
+
 		box, db = p.box(t, outbox.Config{})
+		answer, err := box.Fetch(t.Context(), ordering.Range{Stream: lockkeys.MustParse("b"), From: 1, To: 2, Before: 10})
+		require.NoError(t, err)
+		require.Len(t, answer.Events, 2)
+		for i, want := range []*ordering.Event{events[0], events[3]} {
+			assert.Equal(t, want.Hash(), answer.Events[i].Hash())
+			assert.Equal(t, want.Positions, answer.Events[i].Positions)
+		}
+		require.Len(t, answer.Before, 1)
+		assert.Equal(t, events[2].ID, answer.Before[0].ID)
 		r := choosy()
 		start(t, box, r, outbox.RelayConfig{})
 		putHuge(t, box, db, "report", "a")
 		parked(t, box, 1)
 		require.NoError(t, box.Skip(t.Context(), "report"))
+		put(t, box, db, "a", "d")
 		allSent(t, box)
-		arrive(t, r, "a", 1)
+		arrive(t, r, "a", 1, 2, 4)
+		arrive(t, r, "b", 2)
+		arrive(t, r, "c", 1)
+		arrive(t, r, "d", 1)
 	})
+}
+
+// toVersion6 makes the tables of an outbox what they were in an old version, with these
+// events.
+func toVersion6(t testing.TB, p place, db *sql.DB, events []*ordering.Event) {
+	text := "TEXT"
+	if p.dialect == outbox.PostgreSQL {
+		text = `TEXT COLLATE "C"`
+		_, err := db.Exec(`ALTER TABLE outbox_events ALTER COLUMN body TYPE TEXT USING ''`)
+		require.NoError(t, err)
+	}
+	for _, e := range events {
+		body, err := json.Marshal(e)
+		require.NoError(t, err)
+		_, err = db.Exec(`UPDATE outbox_events SET body = $1 WHERE name = $2`, string(body), e.ID)
+		require.NoError(t, err)
+	}
+	for _, statement := range []string{
+		`CREATE TABLE older_positions (stream ` + text + ` NOT NULL, number BIGINT NOT NULL, event BIGINT NOT NULL,
+			sent BOOLEAN NOT NULL DEFAULT FALSE, PRIMARY KEY (stream, number))`,
+		`INSERT INTO older_positions SELECT s.stream, p.number, p.event, p.sent FROM outbox_positions p JOIN outbox_streams s ON s.id = p.stream`,
+		`DROP TABLE outbox_positions`,
+		`ALTER TABLE older_positions RENAME TO outbox_positions`,
+		`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
+		`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+		`CREATE TABLE older_streams (stream ` + text + ` PRIMARY KEY, last BIGINT NOT NULL, ended BIGINT NOT NULL)`,
+		`INSERT INTO older_streams SELECT stream, last, ended FROM outbox_streams`,
+		`DROP TABLE outbox_streams`,
+		`ALTER TABLE older_streams RENAME TO outbox_streams`,
+		`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`, `DROP INDEX outbox_events_prunable`,
+		`ALTER TABLE outbox_events DROP COLUMN kept`, `DROP INDEX outbox_events_unsent`,
+		`CREATE INDEX outbox_events_sent ON outbox_events (sent, created)`,
+		`UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
+	} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err, statement)
+	}
 }

@@ -23,9 +23,9 @@ type run struct {
 	failure *failure        // of the first event, if that has failed before; see failing.go
 }
 
-// stored is an event and its row.
+// stored is an event, and where it was found.
 type stored struct {
-	id    int64
+	at    head
 	event *ordering.Event
 }
 
@@ -51,7 +51,7 @@ func (l *leader) send(stopped, work context.Context, r *run) {
 			return
 		}
 		end.sent++
-		l.results <- result{run: r, confirmed: e.id}
+		l.results <- result{run: r, confirmed: e.at.event}
 	}
 }
 

@@ -21,15 +21,19 @@ var ErrSchema = sqldb.ErrSchema
 
 // steps returns the statements that create the tables, for [sqldb.Migrate].
 func steps(d Dialect) []string {
-	id, own := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`, onPostgreSQL
+	id, own, compact := `BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY`, onPostgreSQL, ""
 	if d == SQLite {
-		id, own = `INTEGER PRIMARY KEY`, onSQLite
+		id, own, compact = `INTEGER PRIMARY KEY`, onSQLite, " WITHOUT ROWID"
 	}
 	steps := make([]string, len(tables))
 	for i, table := range tables {
 		steps[i] = fmt.Sprintf(table+"%.0[1]s%.0[2]s", d.Text(), id)
 	}
-	return append(steps, own...)
+	steps = append(steps, own...)
+	for _, step := range numbered {
+		steps = append(steps, fmt.Sprintf(step+"%.0[1]s", compact))
+	}
+	return steps
 }
 
 // The steps after tables, which a database has to itself.
@@ -37,6 +41,8 @@ var (
 	// A body is not text any more.
 	onPostgreSQL = []string{
 		`ALTER TABLE outbox_events ALTER COLUMN body TYPE BYTEA USING convert_to(body, 'UTF8')`,
+		// A stream has a number, see numbered.
+		`ALTER TABLE outbox_streams ADD COLUMN id BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE`,
 	}
 	// SQLite stores any value in any column. There the primary key is the table, instead
 	// of an index beside it.
@@ -53,10 +59,41 @@ var (
 		`ALTER TABLE outbox_positions_compact RENAME TO outbox_positions`,
 		`CREATE INDEX outbox_positions_event ON outbox_positions (event)`,
 		`CREATE INDEX outbox_positions_unsent ON outbox_positions (stream, number) WHERE NOT sent`,
+		// A stream has a number, see numbered.
+		`CREATE TABLE outbox_streams_numbered (
+			id     INTEGER PRIMARY KEY,
+			stream TEXT NOT NULL UNIQUE,
+			last   BIGINT NOT NULL,
+			ended  BIGINT NOT NULL
+		)`,
+		`INSERT INTO outbox_streams_numbered (stream, last, ended) SELECT stream, last, ended FROM outbox_streams`,
+		`DROP TABLE outbox_streams`,
+		`ALTER TABLE outbox_streams_numbered RENAME TO outbox_streams`,
+	}
+	// In a position, stream is the id of the row in outbox_streams. The indexes are there
+	// before the rows, and these come in the order of the new key, so that SQLite, which
+	// may do so in memory, does not sort a large table.
+	numbered = []string{
+		`DROP INDEX outbox_positions_event`,
+		`DROP INDEX outbox_positions_unsent`,
+		`CREATE TABLE outbox_positions_numbered (
+			stream BIGINT NOT NULL,
+			number BIGINT NOT NULL,
+			event  BIGINT NOT NULL,
+			sent   BOOLEAN NOT NULL DEFAULT FALSE,
+			PRIMARY KEY (stream, number)
+		)%[1]s`,
+		`CREATE INDEX outbox_positions_event ON outbox_positions_numbered (event)`,
+		`CREATE INDEX outbox_positions_unsent ON outbox_positions_numbered (stream, number) WHERE NOT sent`,
+		`INSERT INTO outbox_positions_numbered (stream, number, event, sent)
+			SELECT s.id, p.number, p.event, p.sent FROM outbox_streams s CROSS JOIN outbox_positions p
+			WHERE p.stream = s.stream ORDER BY s.id`,
+		`DROP TABLE outbox_positions`,
+		`ALTER TABLE outbox_positions_numbered RENAME TO outbox_positions`,
 	}
 )
 
-// tables creates the tables of an outbox. Times are in microseconds since 1970.
+// tables creates the tables of an outbox, as they were at first. Times are in microseconds since 1970.
 // Numbers, in all columns, are places, see [ordering.Position.Place]: epoch times
 // 100000000000000 plus number.
 //

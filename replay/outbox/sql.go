@@ -14,6 +14,9 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// rowOf is the row of a stream in outbox_streams, by its name.
+const rowOf = `(SELECT id FROM outbox_streams WHERE stream = $1)`
+
 // lastOf returns the place of the last number of a stream, 0 if there is none, and whether
 // the stream has ended with it.
 func lastOf(ctx context.Context, db querier, stream lockkeys.Key) (last uint64, ended bool, err error) {

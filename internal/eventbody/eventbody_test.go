@@ -38,6 +38,11 @@ func TestThereAndBack(t *testing.T) {
 				Number: rapid.Uint64Range(1, ordering.MaxNumber).Draw(t, "number"), End: rapid.Bool().Draw(t, "end"),
 			})
 		}
+		if rapid.Bool().Draw(t, "alike") {
+			e.ID = e.Positions[0].Stream.String() + e.ID
+			e.CausationID = e.ID[:rapid.IntRange(0, len("account/a")).Draw(t, "common")] + e.CausationID
+			e.CorrelationID = "a" + e.CorrelationID
+		}
 		require.NoError(t, e.Validate())
 		stored, err := eventbody.Encode(e)
 		require.NoError(t, err)
@@ -82,6 +87,34 @@ func TestItIsSmall(t *testing.T) {
 	assert.Contains(t, string(stored), string(e.Payload), "as it is, for those who look into the table")
 }
 
+// What an event repeats of its ID and of its stream takes no more than three bytes each.
+func TestWhatIsRepeated(t *testing.T) {
+	e := event()
+	e.ID = "x"
+	plain, err := eventbody.Encode(e)
+	require.NoError(t, err)
+	e.ID = "order/1/7"
+	e.CorrelationID, e.CausationID = "1", "order/1/6"
+	stored, err := eventbody.Encode(e)
+	require.NoError(t, err)
+	assert.Equal(t, len(plain)-len("order/1")+3+4, len(stored), "fields of three and four bytes")
+	again, err := eventbody.Decode(e.ID, stored)
+	require.NoError(t, err)
+	same(t, e, again)
+	_, err = eventbody.Decode("order", stored)
+	require.ErrorContains(t, err, "stream of position 1", "it belongs to its ID")
+}
+
+// A body from before that, with all texts in full, can be read.
+func TestOlderBody(t *testing.T) {
+	e := event()
+	e.CorrelationID, e.CausationID = "1", "order-0"
+	again, err := eventbody.Decode(e.ID, []byte("\xa6\x01\x6corder-placed\x02\x81\x84\x67order/1\x00\x07\xf4"+
+		"\x03\x4e"+`{"quantity":2}`+"\x05\x83\x1a\x6b\x0c\x13\xc0\x05\x00\x06\x611\x07\x67order-0"))
+	require.NoError(t, err)
+	same(t, e, again)
+}
+
 func TestBodyInJSON(t *testing.T) {
 	e := event()
 	stored, err := json.Marshal(e)
@@ -110,6 +143,8 @@ func TestWhatIsNoEvent(t *testing.T) {
 		"an unknown field":     {0xa1, 0x18, 99, 0x01},
 		"a field twice":        {0xa2, 0x01, 0x61, 'a', 0x01, 0x61, 'b'},
 		"a tag":                {0xc0, 0xa0},
+		"more than the ID has": {0xa1, 0x08, 0x81, 0x84, 0x62, 2, 'b', 0, 1, 0xf4},
+		"no length":            {0xa1, 0x08, 0x81, 0x84, 0x60, 0, 1, 0xf4},
 		"stream of no name":    {0xa1, 0x02, 0x81, 0x84, 0x64, 'a', '/', '/', 'b', 0, 1, 0xf4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +160,7 @@ func TestStrangeTime(t *testing.T) {
 	e.Time = time.Unix(math.MaxInt64, 0)
 	stored, err := eventbody.Encode(e)
 	require.NoError(t, err)
-	_, err = eventbody.Decode("a", stored)
+	_, err = eventbody.Decode(e.ID, stored)
 	assert.ErrorIs(t, err, ordering.ErrTime)
 }
 
@@ -157,7 +192,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := eventbody.Decode("a", stored); err != nil {
+				if _, err := eventbody.Decode("order-1-placed", stored); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -159,7 +159,7 @@ func BenchmarkSize(b *testing.B) {
 			}
 			total := float64(appends * 16)
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(size("outbox_events", "outbox_positions", "outbox_streams", "eventlog_entries")/total, "B/event")
+			b.ReportMetric(size("outbox_events", "outbox_positions", "outbox_streams", "outbox_types", "eventlog_entries")/total, "B/event")
 			b.ReportMetric(size("events")/total, "B/event-by-hand")
 			b.ReportMetric(float64(len(body)), "B/payload")
 		})

@@ -91,10 +91,10 @@ func Encode(e *ordering.Event) ([]byte, error) {
 	return encoder.Marshal(&b)
 }
 
-// Decode returns the event with an ID and a body, and an error if it is not a valid
-// event. A body that was stored as JSON can be read too: the tables of an outbox had
-// those at first.
-func Decode(id string, stored []byte) (*ordering.Event, error) {
+// Decode returns the event with an ID and a body, and an error if it is not a valid event.
+// kind is its type if the body has none. A body that was stored as JSON can be read too:
+// the tables of an outbox had those at first.
+func Decode(id, kind string, stored []byte) (*ordering.Event, error) {
 	e := new(ordering.Event)
 	if len(stored) > 0 && stored[0] == '{' { // no body in CBOR begins with this byte
 		if err := json.Unmarshal(stored, e); err != nil {
@@ -111,7 +111,10 @@ func Decode(id string, stored []byte) (*ordering.Event, error) {
 		b.Positions, b.Correlation, b.Causation = b.FullPositions, b.FullCorrelation, b.FullCausation
 		long = func(_, stored string) (string, error) { return stored, nil }
 	}
-	*e = ordering.Event{ID: id, Type: b.Type, Payload: b.Payload, Headers: b.Headers, Positions: make([]ordering.Position, len(b.Positions))}
+	if b.Type != "" {
+		kind = b.Type
+	}
+	*e = ordering.Event{ID: id, Type: kind, Payload: b.Payload, Headers: b.Headers, Positions: make([]ordering.Position, len(b.Positions))}
 	about := ""
 	for i, p := range b.Positions {
 		text, err := long(id, p.Stream)

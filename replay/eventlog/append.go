@@ -122,7 +122,7 @@ func (l placing) placeSome(ctx context.Context, tx outbox.Tx, partition int, add
 	rows := make([]any, 0, 4*n)
 	for i, index := range indexes {
 		e := added[index]
-		rows = append(rows, i+1-n, e.Row, e.Event.Type, e.Event.CorrelationID)
+		rows = append(rows, i+1-n, e.Row, e.Type, e.Event.CorrelationID)
 	}
 	if l.dialect == PostgreSQL { // in one round trip
 		if err := tx.QueryRowContext(ctx, placeAll(n), append(head, rows...)...).Scan(&last, &at); err != nil {
@@ -175,7 +175,7 @@ func placeAll(n int) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("($%d::bigint, $%d::bigint, $%d::text, $%d::text)", 4*i+5, 4*i+6, 4*i+7, 4*i+8)
+		text += fmt.Sprintf("($%d::bigint, $%d::bigint, $%d::bigint, $%d::text)", 4*i+5, 4*i+6, 4*i+7, 4*i+8)
 	}
 	return text + `) e (back, event, type, correlation)
 	) SELECT last, at FROM head`
@@ -190,15 +190,16 @@ func (l *Log) repeated(ctx context.Context, tx *sql.Tx, events []*ordering.Event
 		var log int
 		var place uint64
 		var at int64
+		var kind string
 		var body []byte
-		err := tx.QueryRowContext(ctx, `SELECT x.log, x.place, x.at, e.body FROM outbox_events e
-			JOIN eventlog_entries x ON x.event = e.id WHERE e.name = $1`, e.ID).Scan(&log, &place, &at, &body)
+		err := tx.QueryRowContext(ctx, `SELECT x.log, x.place, x.at, t.name, e.body FROM outbox_events e
+			JOIN eventlog_entries x ON x.event = e.id JOIN outbox_types t ON t.id = x.type WHERE e.name = $1`, e.ID).Scan(&log, &place, &at, &kind, &body)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}
 		var old *ordering.Event
 		if err == nil {
-			old, err = eventbody.Decode(e.ID, body)
+			old, err = eventbody.Decode(e.ID, kind, body)
 		}
 		if err != nil {
 			return Appended{}, fmt.Errorf("eventlog: append: %w", errors.Join(because, err))

@@ -108,6 +108,9 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Log,
 		return nil, err
 	}
 	l := &Log{db: db, dialect: dialect, config: config, upcasters: upcasters}
+	if err := outbox.Migrate(ctx, db, dialect); err != nil { // the tables of the log refer to its tables
+		return nil, fmt.Errorf("eventlog: %w", err)
+	}
 	if err := sqldb.Migrate(ctx, db, dialect, "eventlog", steps(dialect, config.Partitions)); err != nil {
 		return nil, fmt.Errorf("eventlog: %w", err)
 	}

@@ -155,7 +155,7 @@ func (l *Log) entry(r row) (Entry, error) {
 	case r.at.Number == 0:
 		err = ErrNotInLog
 	default:
-		entry.Event, err = l.decode(r.name, r.body)
+		entry.Event, err = l.decode(r.name, r.kind, r.body)
 	}
 	if err != nil {
 		return entry, &EntryError{At: r.at, Event: r.name, Reason: err}
@@ -163,9 +163,9 @@ func (l *Log) entry(r row) (Entry, error) {
 	return entry, nil
 }
 
-// decode returns the event with an ID and a body, in its newest form.
-func (l *Log) decode(id string, body []byte) (*ordering.Event, error) {
-	e, err := eventbody.Decode(id, body)
+// decode returns the event with an ID, a type and a body, in its newest form.
+func (l *Log) decode(id, kind string, body []byte) (*ordering.Event, error) {
+	e, err := eventbody.Decode(id, kind, body)
 	if err != nil {
 		return nil, err
 	}

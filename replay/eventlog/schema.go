@@ -13,13 +13,43 @@ func steps(d Dialect, partitions int) []string {
 	for i, table := range tables {
 		steps[i] = fmt.Sprintf(table+"%.0[1]s%.0[2]s%.0[3]s", d.Text(), compact, blob)
 	}
-	return append(steps,
+	steps = append(steps,
 		`CREATE TABLE eventlog_partitions (partitions BIGINT NOT NULL)`,
 		fmt.Sprintf(`INSERT INTO eventlog_partitions (partitions) VALUES (%d)`, partitions))
+	for _, step := range numbered {
+		steps = append(steps, fmt.Sprintf(step+"%.0[1]s%.0[2]s", d.Text(), compact))
+	}
+	return steps
 }
 
-// tables creates the tables of a log beside those of its outbox, which have the
-// events and the versions of their streams. Times are in microseconds since 1970.
+// numbered has the type of an entry as the id of the row in outbox_types, without an index:
+// whoever reads some types reads the entries of the partition, which are small. As in the
+// outbox, indexes are there before the rows, so that no large table is sorted in memory.
+var numbered = []string{
+	`INSERT INTO outbox_types (name) SELECT DISTINCT type FROM eventlog_entries WHERE type NOT IN (SELECT name FROM outbox_types)`,
+	`DROP INDEX eventlog_entries_event`,
+	`DROP INDEX eventlog_entries_type`,
+	`DROP INDEX eventlog_entries_correlation`,
+	`CREATE TABLE eventlog_entries_numbered (
+		log         BIGINT NOT NULL,
+		place       BIGINT NOT NULL,
+		event       BIGINT NOT NULL,
+		at          BIGINT NOT NULL,
+		type        BIGINT NOT NULL,
+		correlation %[1]s NOT NULL,
+		PRIMARY KEY (log, place)
+	)%[2]s`,
+	`CREATE UNIQUE INDEX eventlog_entries_event ON eventlog_entries_numbered (event)`,
+	`CREATE INDEX eventlog_entries_correlation ON eventlog_entries_numbered (correlation, log, place) WHERE correlation <> ''`,
+	`INSERT INTO eventlog_entries_numbered (log, place, event, at, type, correlation)
+		SELECT x.log, x.place, x.event, x.at, t.id, x.correlation FROM eventlog_entries x CROSS JOIN outbox_types t
+		WHERE t.name = x.type ORDER BY x.log, x.place`,
+	`DROP TABLE eventlog_entries`,
+	`ALTER TABLE eventlog_entries_numbered RENAME TO eventlog_entries`,
+}
+
+// tables creates the tables of a log, as they were at first, beside those of its outbox,
+// which have the events and the versions of their streams. Times are in microseconds since 1970.
 //
 // Invariant: the places of a partition (log) that were ever committed are, in each
 // epoch, 1 to a last one. The row of the partition in eventlog_heads is updated in the

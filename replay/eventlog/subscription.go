@@ -246,7 +246,7 @@ func (s *Subscription) entry(e *ordering.Event) (Entry, error) {
 	if s.types != nil && !s.types[e.Type] && len(e.Payload) > 0 {
 		return Entry{At: e.Positions[0], Time: e.Time}, nil
 	}
-	event, err := s.log.decode(e.ID, e.Payload)
+	event, err := s.log.decode(e.ID, e.Type, e.Payload)
 	if err != nil {
 		if len(e.Payload) == 0 {
 			err = ErrLost

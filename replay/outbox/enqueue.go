@@ -51,6 +51,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, event *ordering.Event,
 type Enqueued struct {
 	Event *ordering.Event // with its numbers
 	Row   int64           // its id in the table outbox_events, for tables that refer to it
+	Type  int64           // that of its type in the table outbox_types; 0 without [Config.Also]
 }
 
 // EnqueueAll adds several events in one step, all or none, as [Outbox.Enqueue] adds

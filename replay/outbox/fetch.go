@@ -123,7 +123,7 @@ func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*or
 				ORDER BY number LIMIT $4) p
 			JOIN outbox_events e ON e.id = p.event
 		)
-		SELECT e.id, e.name, e.body FROM few f JOIN outbox_events e ON e.id = f.id
+		SELECT e.id, e.name, `+typeOf+`, e.body FROM few f JOIN outbox_events e ON e.id = f.id
 		WHERE f.bytes < $5 ORDER BY f.number`, asked.Stream.String(), int64(from), int64(to), maxFetch, maxFetchBytes)
 	if err != nil {
 		return nil, 0, nil, err
@@ -131,13 +131,13 @@ func (o *Outbox) events(ctx context.Context, asked ordering.Range) (events []*or
 	defer found.Close()
 	for found.Next() {
 		var id int64
-		var name string
+		var name, kind string
 		var body []byte
-		if err := found.Scan(&id, &name, &body); err != nil {
+		if err := found.Scan(&id, &name, &kind, &body); err != nil {
 			return nil, 0, nil, err
 		}
 		bytes += len(body)
-		e, err := decode(id, name, body)
+		e, err := decode(id, name, kind, body)
 		switch {
 		case err == nil:
 			events = append(events, e)
@@ -170,7 +170,7 @@ func (o *Outbox) before(ctx context.Context, asked ordering.Range, events []*ord
 			FROM (SELECT id FROM back LIMIT $4) b JOIN outbox_events e ON e.id = b.id
 			WHERE e.id NOT IN (SELECT id FROM start)
 		)
-		SELECT e.id, e.name, e.body FROM few f JOIN outbox_events e ON e.id = f.id WHERE f.bytes <= $5 ORDER BY e.id`,
+		SELECT e.id, e.name, `+typeOf+`, e.body FROM few f JOIN outbox_events e ON e.id = f.id WHERE f.bytes <= $5 ORDER BY e.id`,
 		asked.Stream.String(), int64(from), int64(last.Place()), len(events)+min(asked.Before, maxBefore), bytes)
 	if err != nil {
 		return nil, err
@@ -178,12 +178,12 @@ func (o *Outbox) before(ctx context.Context, asked ordering.Range, events []*ord
 	defer found.Close()
 	for found.Next() {
 		var id int64
-		var name string
+		var name, kind string
 		var body []byte
-		if err := found.Scan(&id, &name, &body); err != nil {
+		if err := found.Scan(&id, &name, &kind, &body); err != nil {
 			return nil, err
 		}
-		if e, err := decode(id, name, body); err == nil {
+		if e, err := decode(id, name, kind, body); err == nil {
 			before = append(before, e)
 		} else {
 			before = nil // only this one may wait for those before it

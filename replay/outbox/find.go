@@ -165,10 +165,11 @@ func (l *leader) load(ctx context.Context, chosen []head) ([]*run, error) {
 }
 
 // runs loads the chosen heads that are the first ones on all their streams, and
-// neither parked nor given up since they were chosen, in the order of the streams' rows and as far as MaxBytes allows, at least
-// one; if MaxBytes ended it, cutAt is the stream of the last one. The events behind
-// a head belong to its run while they, and the head, are on this stream alone and
-// can be read. A head that cannot be read is unfit.
+// neither parked nor given up since they were chosen, in the order of the streams'
+// rows and as far as MaxBytes allows, at least one; if MaxBytes ended it, cutAt is the
+// row of the stream of the last one. The events behind a head belong to its run while
+// they, and the head, are on this stream alone and can be read. A head that cannot be
+// read is unfit.
 func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -187,11 +188,11 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 	var last *run // nil behind an event that cannot be read
 	room, before := l.config.MaxBytes-l.bytes, int64(0)
 	for found.Next() {
-		var name string
+		var name, kind string
 		var body []byte
 		var ahead int64
 		var s stored
-		if err := found.Scan(&s.at.row, &s.at.number, &ahead, &s.at.event, &name, &body); err != nil {
+		if err := found.Scan(&s.at.row, &s.at.number, &ahead, &s.at.event, &name, &kind, &body); err != nil {
 			return nil, err
 		}
 		s.at.stream = streams[s.at.row]
@@ -204,7 +205,7 @@ func (l *leader) runs(ctx context.Context, chosen []head) ([]*run, error) {
 			before = s.at.row
 		}
 		var bad error
-		s.event, bad = decode(s.at.event, name, body)
+		s.event, bad = decode(s.at.event, name, kind, body)
 		switch {
 		case bad != nil:
 			last = nil
@@ -241,10 +242,10 @@ func loadRuns(d Dialect, n int) string {
 			JOIN outbox_positions p ON p.stream = r.stream AND p.number >= r.number AND p.number < r.number + %[2]d
 			JOIN outbox_events e ON e.id = p.event
 		)
-		SELECT b.stream, b.number, b.ahead, e.id, e.name, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
+		SELECT b.stream, b.number, b.ahead, e.id, e.name, %[4]s, e.body FROM behind b JOIN outbox_events e ON e.id = b.event
 		WHERE b.ahead = 0 OR b.most = 1 AND b.bytes <= %[3]d
 		ORDER BY b.stream, b.number`,
-		sqldb.Repeat(d, n, "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes)
+		sqldb.Repeat(d, n, "(CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))"), maxRun, maxRunBytes, typeOf)
 }
 
 func streamsOf(e *ordering.Event) []string {
@@ -255,8 +256,8 @@ func streamsOf(e *ordering.Event) []string {
 	return streams
 }
 
-func decode(id int64, name string, body []byte) (*ordering.Event, error) {
-	e, err := eventbody.Decode(name, body)
+func decode(id int64, name, kind string, body []byte) (*ordering.Event, error) {
+	e, err := eventbody.Decode(name, kind, body)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: the event in row %d of outbox_events cannot be read: %w", id, err)
 	}

@@ -27,15 +27,20 @@ func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ord
 	if o.config.Local && kept {
 		created, sent.Int64 = 0, 0 // no relay and no retention asks when
 	}
-	args := make([]any, 0, 7*len(events))
+	args := make([]any, 0, 8*len(events))
+	numbers := o.config.Also != nil // see numberTypes
 	for _, e := range events {
-		body, err := eventbody.Encode(e)
+		stored, kind := *e, sql.NullString{String: e.Type, Valid: numbers}
+		if numbers {
+			stored.Type = ""
+		}
+		body, err := eventbody.Encode(&stored)
 		if err != nil {
 			return added, err
 		}
-		args = append(args, e.ID, len(e.Positions), len(body), created, sent, kept, body)
+		args = append(args, e.ID, len(e.Positions), len(body), created, sent, kept, body, kind)
 	}
-	rows, err := rowsByName(ctx, tx, insertEvents(o.dialect, len(events)), args...)
+	inserted, err := insert(ctx, tx, insertEvents(o.dialect, len(events)), args...)
 	if sqldb.IsConstraint(err) {
 		return added, oneTaken(ctx, tx, events, err)
 	}
@@ -44,8 +49,9 @@ func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ord
 	}
 	var missing *ordering.Event
 	for _, e := range events {
-		if row, inserted := rows[e.ID]; inserted {
-			added = append(added, Enqueued{e, row})
+		if a, is := inserted[e.ID]; is {
+			a.Event = e
+			added = append(added, a)
 		} else if missing == nil {
 			missing = e
 		}
@@ -53,26 +59,58 @@ func (o *Outbox) insertEvents(ctx context.Context, tx transaction, events []*ord
 	if missing != nil {
 		return added, taken(ctx, tx, missing)
 	}
-	return added, nil
+	if numbers {
+		err = numberTypes(ctx, tx, added[len(added)-len(events):])
+	}
+	return added, err
 }
 
-// rowsByName returns the row of each event that a statement has inserted.
-func rowsByName(ctx context.Context, tx transaction, statement string, args ...any) (map[string]int64, error) {
+// insert returns what a statement of insertEvents has inserted, by the events' IDs. Type is
+// 0 if no event has had this type before.
+func insert(ctx context.Context, tx transaction, statement string, args ...any) (map[string]Enqueued, error) {
 	found, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer found.Close()
-	rows := map[string]int64{}
+	inserted := map[string]Enqueued{}
 	for found.Next() {
 		var name string
-		var row int64
-		if err := found.Scan(&name, &row); err != nil {
+		var a Enqueued
+		if err := found.Scan(&name, &a.Row, &a.Type); err != nil {
 			return nil, err
 		}
-		rows[name] = row
+		inserted[name] = a
 	}
-	return rows, found.Err()
+	return inserted, found.Err()
+}
+
+// numberTypes gives numbers to the types of events that no event has had before, in one
+// order, so that transactions that do so do not deadlock. Whoever adds the same type at the
+// same time waits for the end of the other's transaction: that is nothing new for an event
+// log, in which those of a partition do so, but would be for the streams of an outbox alone.
+// There events have their types in their bodies.
+func numberTypes(ctx context.Context, tx transaction, added []Enqueued) error {
+	fresh := map[string][]int{} // the indexes of the events of a type
+	for i, a := range added {
+		if a.Type == 0 {
+			fresh[a.Event.Type] = append(fresh[a.Event.Type], i)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(fresh)) {
+		var number int64
+		if err := tx.QueryRowContext(ctx, `INSERT INTO outbox_types (name) VALUES ($1)
+			ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id`, kind).Scan(&number); err != nil {
+			return err
+		}
+		for _, i := range fresh[kind] {
+			added[i].Type = number
+			if _, err := tx.ExecContext(ctx, `UPDATE outbox_events SET type = $1 WHERE id = $2`, number, added[i].Row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // deleteEvents deletes events that were just inserted.
@@ -113,8 +151,8 @@ func insertEvents(d Dialect, n int) string {
 	if d == PostgreSQL {
 		taken = ` ON CONFLICT (name) DO NOTHING`
 	}
-	return `INSERT INTO outbox_events (name, streams, size, created, sent, kept, body) VALUES ` +
-		sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?, ?)") + taken + ` RETURNING name, id`
+	return `INSERT INTO outbox_events (name, streams, size, created, sent, kept, body, type) VALUES ` +
+		sqldb.Repeat(d, n, "(?, ?, ?, ?, ?, ?, ?, (SELECT id FROM outbox_types WHERE name = ?))") + taken + ` RETURNING name, id, coalesce(type, 0)`
 }
 
 func insertPositions(d Dialect, n int) string {
@@ -137,15 +175,16 @@ func oneTaken(ctx context.Context, tx transaction, events []*ordering.Event, cau
 // it is the same event, ErrOtherEvent otherwise.
 func taken(ctx context.Context, tx transaction, e *ordering.Event) error {
 	var id int64
+	var kind string
 	var body []byte
-	err := tx.QueryRowContext(ctx, `SELECT id, body FROM outbox_events WHERE name = $1`, e.ID).Scan(&id, &body)
+	err := tx.QueryRowContext(ctx, `SELECT id, `+typeOf+`, body FROM outbox_events e WHERE name = $1`, e.ID).Scan(&id, &kind, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("%w: the event that had the ID is not retained any more", ErrConflict)
 	}
 	if err != nil {
 		return err
 	}
-	old, err := decode(id, e.ID, body)
+	old, err := decode(id, e.ID, kind, body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOtherEvent, err)
 	}

@@ -41,9 +41,8 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 	if err := p.Err(ErrConfig); err != nil {
 		return nil, err
 	}
-	err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect))
-	if err != nil {
-		return nil, fmt.Errorf("outbox: %w", err)
+	if err := Migrate(ctx, db, dialect); err != nil {
+		return nil, err
 	}
 	o := &Outbox{db: db, dialect: dialect, config: config}
 	if err := o.prepareAll(ctx); err != nil {
@@ -51,6 +50,15 @@ func New(ctx context.Context, db *sql.DB, dialect Dialect, config Config) (*Outb
 	}
 	o.mu.notice = make(chan struct{})
 	return o, nil
+}
+
+// Migrate creates or migrates the tables of an outbox, as [New] does, for a program whose
+// own tables refer to them. The error may wrap [ErrSchema].
+func Migrate(ctx context.Context, db *sql.DB, dialect Dialect) error {
+	if err := sqldb.Migrate(ctx, db, dialect, "outbox", steps(dialect)); err != nil {
+		return fmt.Errorf("outbox: %w", err)
+	}
+	return nil
 }
 
 // Notify tells the relays of this outbox, in this process, that events were

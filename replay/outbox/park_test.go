@@ -283,8 +283,8 @@ func TestLastAttempt(t *testing.T) {
 	})
 }
 
-// Tables of the version before events could be parked, with events as JSON and streams in
-// full, are brought up to date, with what is in them.
+// Tables of the version before events could be parked, with events as JSON, and streams and
+// types in full, are brought up to date, with what is in them.
 func TestOlderTables(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		box, db := p.box(t, outbox.Config{})
@@ -353,6 +353,7 @@ func toVersion6(t testing.TB, p place, db *sql.DB, events []*ordering.Event) {
 		`ALTER TABLE older_streams RENAME TO outbox_streams`,
 		`DROP TABLE outbox_parked`, `DROP TABLE outbox_skipped`, `DROP INDEX outbox_events_prunable`,
 		`ALTER TABLE outbox_events DROP COLUMN kept`, `DROP INDEX outbox_events_unsent`,
+		`ALTER TABLE outbox_events DROP COLUMN type`, `DROP TABLE outbox_types`,
 		`CREATE INDEX outbox_events_sent ON outbox_events (sent, created)`,
 		`UPDATE schema_versions SET version = 6 WHERE component = 'outbox'`,
 	} {

@@ -31,7 +31,7 @@ func steps(d Dialect) []string {
 	}
 	steps = append(steps, own...)
 	for _, step := range numbered {
-		steps = append(steps, fmt.Sprintf(step+"%.0[1]s", compact))
+		steps = append(steps, fmt.Sprintf(step+"%.0[1]s%.0[2]s%.0[3]s", d.Text(), id, compact))
 	}
 	return steps
 }
@@ -82,7 +82,7 @@ var (
 			event  BIGINT NOT NULL,
 			sent   BOOLEAN NOT NULL DEFAULT FALSE,
 			PRIMARY KEY (stream, number)
-		)%[1]s`,
+		)%[3]s`,
 		`CREATE INDEX outbox_positions_event ON outbox_positions_numbered (event)`,
 		`CREATE INDEX outbox_positions_unsent ON outbox_positions_numbered (stream, number) WHERE NOT sent`,
 		`INSERT INTO outbox_positions_numbered (stream, number, event, sent)
@@ -90,6 +90,13 @@ var (
 			WHERE p.stream = s.stream ORDER BY s.id`,
 		`DROP TABLE outbox_positions`,
 		`ALTER TABLE outbox_positions_numbered RENAME TO outbox_positions`,
+		// In an event log a type has a number too. An event without one has its type in
+		// its body.
+		`CREATE TABLE outbox_types (
+			id   %[2]s,
+			name %[1]s NOT NULL UNIQUE
+		)`,
+		`ALTER TABLE outbox_events ADD COLUMN type BIGINT`,
 	}
 )
 

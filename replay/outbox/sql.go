@@ -17,6 +17,9 @@ type querier interface {
 // rowOf is the row of a stream in outbox_streams, by its name.
 const rowOf = `(SELECT id FROM outbox_streams WHERE stream = $1)`
 
+// typeOf is the type of an event e of outbox_events; empty if its body has it.
+const typeOf = `coalesce((SELECT name FROM outbox_types WHERE id = e.type), '')`
+
 // lastOf returns the place of the last number of a stream, 0 if there is none, and whether
 // the stream has ended with it.
 func lastOf(ctx context.Context, db querier, stream lockkeys.Key) (last uint64, ended bool, err error) {

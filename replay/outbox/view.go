@@ -72,16 +72,17 @@ const fewDecisions = 20
 // [ErrNotParked] if it is not parked any more.
 func (o *Outbox) Payloads(ctx context.Context, target string) ([]view.Payload, error) {
 	var id int64
+	var kind string
 	var body []byte
-	err := o.db.QueryRowContext(ctx, `SELECT e.id, e.body FROM outbox_parked k JOIN outbox_events e ON e.id = k.event AND e.sent IS NULL
-		WHERE e.name = $1`, target).Scan(&id, &body)
+	err := o.db.QueryRowContext(ctx, `SELECT e.id, `+typeOf+`, e.body FROM outbox_parked k JOIN outbox_events e ON e.id = k.event AND e.sent IS NULL
+		WHERE e.name = $1`, target).Scan(&id, &kind, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("outbox: event %.80q: %w", target, ErrNotParked)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("outbox: read event %.80q: %w", target, err)
 	}
-	e, err := decode(id, target, body)
+	e, err := decode(id, target, kind, body)
 	if err != nil {
 		return nil, err
 	}

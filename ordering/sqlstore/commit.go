@@ -106,6 +106,9 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // is lost during the commit, the transaction may have been committed all the same;
 // then the next attempt correctly finds a duplicate.
 //
+// A handler that returns nil after Do has failed says that the event needs no effect: its
+// numbers become done without one. So it must return the error, unless it means that.
+//
 // The handler must wait for Do: an effect that it leaves behind on another goroutine is
 // rolled back, and Do fails with [ordering.ErrJobOver].
 //

@@ -88,6 +88,39 @@ func TestEventsBefore(t *testing.T) {
 	}
 }
 
+// An answer that is cut has nothing that comes only before what is left out, which a
+// replayer would refuse, again and again.
+func TestEventsBeforeWhatIsCut(t *testing.T) {
+	log, x := logOf(2), lockkeys.Must("x")
+	large := log.streams[order].events[1]
+	large.Payload, large.Positions = make([]byte, 600), append(large.Positions, ordering.Position{Stream: x, Number: 2})
+	before := &ordering.Event{ID: "before", Positions: []ordering.Position{{Stream: x, Number: 1}}}
+	for name, cfg := range map[string]httpreplay.ServerConfig{"bytes": {MaxBytes: 950}, "events": {MaxEvents: 1}, "none": {}} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Source = replay.SourceFunc(func(ctx context.Context, asked ordering.Range) (replay.Answer, error) {
+				answer, err := log.Fetch(ctx, asked)
+				if asked.To >= 2 && asked.Before > 0 {
+					answer.Before = []*ordering.Event{before}
+				}
+				return answer, err
+			})
+			r, err := replay.New(replay.Config{Attempts: 1, Sources: []replay.NamedSource{{Name: "server", Source: client(t, serve(t, cfg), httpreplay.ClientConfig{})}}})
+			require.NoError(t, err)
+			var got []string
+			_, err = r.Replay(t.Context(), ordering.Range{Stream: order, From: 1, To: 2, Before: 4}, func(_ context.Context, events []*ordering.Event) error {
+				for _, e := range events {
+					if e.ID != "before" {
+						got = append(got, e.ID)
+					}
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			assert.Equal(t, []string{"e-1", "e-2"}, got)
+		})
+	}
+}
+
 // A replayer gets a long range through a server with narrow bounds, whichever
 // of them it is that cuts the answers.
 func TestReplayInParts(t *testing.T) {

@@ -127,6 +127,7 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 		return nil, err
 	}
 	var list bytes.Buffer
+	written := 0
 	for i, e := range events {
 		if i == maxEvents {
 			break
@@ -145,8 +146,12 @@ func encodeAnswer(a replay.Answer, asked ordering.Range, maxEvents, maxBytes int
 			list.WriteByte(',')
 		}
 		list.Write(text)
+		written++
 	}
-	before, err := encodeBefore(a.Before, min(maxEvents-len(events), asked.Before), maxBytes-list.Len())
+	var before json.RawMessage
+	if written == len(events) { // or those before may be before one that is left out, for which a client refuses the answer
+		before, err = encodeBefore(a.Before, min(maxEvents-len(events), asked.Before), maxBytes-list.Len())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -110,17 +110,21 @@ func (s *Service) Authorize(ctx context.Context, key string, r Request) (Answer,
 }
 
 // Void gives the money free again, or back if it was captured. It may be asked for what
-// was never authorised.
+// was never authorised. It is recorded before the gateway is called: so an Authorize at the
+// same time has either charged by then, or finds that it was undone, and voids by itself.
 func (s *Service) Void(ctx context.Context, key string, r Request) (Answer, error) {
-	if err := s.call(ctx, func(ctx context.Context) error { return s.gateway.Void(ctx, r.Order) }); err != nil {
-		return Answer{}, err
-	}
 	err := once.Do(ctx, s.store, key, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE payments SET status = CASE status WHEN $2 THEN $3 ELSE $4 END WHERE order_id = $1`,
 			r.Order, Captured, Refunded, Voided)
 		return err
 	})
-	return Answer{Voided}, err
+	if err == nil { // also when it comes again, since the gateway may not have been called
+		err = s.call(ctx, func(ctx context.Context) error { return s.gateway.Void(ctx, r.Order) })
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Voided}, nil
 }
 
 // Capture takes the money that was authorised.

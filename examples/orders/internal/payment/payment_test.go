@@ -1,7 +1,9 @@
 package payment_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,6 +91,26 @@ func TestRefusals(t *testing.T) {
 	open, err := s.Open(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, open)
+}
+
+// A payment that is authorised while it is voided is not left at the gateway.
+func TestVoidedWhileItIsAuthorized(t *testing.T) {
+	s, gateway := open(t, 0)
+	for n := range 100 {
+		r := payment.Request{Order: fmt.Sprint(n), Card: "card", Cents: 500}
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := s.Authorize(t.Context(), r.Order+"/authorize/do", r); err != nil {
+				assert.ErrorAs(t, err, new(*wire.Refusal))
+			}
+		})
+		both.Go(func() {
+			_, err := s.Void(t.Context(), r.Order+"/authorize/undo", r)
+			assert.NoError(t, err)
+		})
+		both.Wait()
+		require.ErrorAs(t, gateway.Capture(t.Context(), r.Order), new(*wire.Refusal), "nobody will void order %d any more", n)
+	}
 }
 
 // A gateway that is away is left alone by the breaker.

@@ -29,6 +29,9 @@ func (o *Outbox) enqueue(ctx context.Context, tx *sql.Tx, events []*ordering.Eve
 		return nil, conflicting(err)
 	}
 	needs, err := o.next(at, events, expected)
+	if errors.Is(err, ErrEnded) { // perhaps by these events, which come again
+		err = oneTaken(ctx, t, events, err)
+	}
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}

@@ -294,3 +294,30 @@ func below(under string, streams []string) []lockkeys.Key {
 	}
 	return list
 }
+
+// An event that has ended its stream may be enqueued again, as any other one.
+func TestTheLastEventIsRepeated(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{})
+		before := &ordering.Event{ID: "before", Positions: []ordering.Position{{Stream: lockkeys.MustParse("a")}}}
+		last := &ordering.Event{ID: "last", Positions: []ordering.Position{{Stream: lockkeys.MustParse("a"), End: true}}}
+		inTx(t, db, func(tx *sql.Tx) {
+			for _, e := range []*ordering.Event{before, last} {
+				_, err := box.Enqueue(t.Context(), tx, e)
+				require.NoError(t, err)
+			}
+		})
+		inTx(t, db, func(tx *sql.Tx) {
+			for _, e := range []*ordering.Event{before, last} {
+				_, err := box.Enqueue(t.Context(), tx, e)
+				require.ErrorIs(t, err, outbox.ErrDuplicateID)
+			}
+			_, err := box.Enqueue(t.Context(), tx, &ordering.Event{ID: "last", Positions: before.Positions})
+			require.ErrorIs(t, err, outbox.ErrOtherEvent)
+			_, err = box.Enqueue(t.Context(), tx, &ordering.Event{ID: "later", Positions: before.Positions})
+			require.ErrorIs(t, err, outbox.ErrEnded)
+			_, err = box.EnqueueAll(t.Context(), tx, []*ordering.Event{before, last})
+			require.ErrorIs(t, err, outbox.ErrDuplicateID)
+		})
+	})
+}

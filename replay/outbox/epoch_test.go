@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -97,5 +98,21 @@ func TestNumbersOfAnEpochEnd(t *testing.T) {
 		})
 		box, db = p.box(t, outbox.Config{Epoch: 2})
 		assert.Equal(t, "a=1;epoch=2", put(t, box, db, "a").Positions[0].String())
+	})
+}
+
+// What an operator gave up is recorded with its number in its epoch.
+func TestDecisionsOfAnEpoch(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		box, db := p.box(t, outbox.Config{Epoch: 2})
+		putHuge(t, box, db, "report", "a")
+		_, stop := start(t, box, choosy(), outbox.RelayConfig{})
+		parked(t, box, 1)
+		stop()
+		require.NoError(t, box.Skip(t.Context(), "report"))
+		list, err := box.Decisions(t.Context(), time.Now().Add(time.Hour), 10)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		assert.Equal(t, ordering.Position{Stream: lockkeys.MustParse("a"), Epoch: 2, Number: 1}, list[0].Position)
 	})
 }

@@ -163,14 +163,16 @@ func (o *Outbox) decisions(ctx context.Context, before time.Time, limit int) (li
 	for found.Next() {
 		var d Decision
 		var stream string
+		var place uint64
 		var at int64
-		if err := found.Scan(&d.Event, &stream, &d.Position.Number, &d.Error, &d.Operator, &d.Why, &at); err != nil {
+		if err := found.Scan(&d.Event, &stream, &place, &d.Error, &d.Operator, &d.Why, &at); err != nil {
 			return nil, err
 		}
-		if d.Position.Stream, err = lockkeys.Parse(stream); err != nil {
+		key, err := lockkeys.Parse(stream)
+		if err != nil {
 			return nil, err
 		}
-		d.At = time.UnixMicro(at)
+		d.Position, d.At = ordering.PositionAt(key, place), time.UnixMicro(at)
 		list = append(list, d)
 	}
 	return list, found.Err()

@@ -24,6 +24,7 @@ type item[T any] struct {
 	term  *TermInfo
 
 	attempts  int       // calls of the handler, also before it was parked
+	before    int       // of them, before it was parked
 	tries     int       // of them, since it was submitted
 	started   time.Time // of the first attempt
 	committed bool      // by the handler
@@ -67,7 +68,7 @@ func (s *Sequencer[T]) newItem(e *Event, done Done) *item[T] {
 // heldItem makes the item of an event that the store holds.
 func (s *Sequencer[T]) heldItem(h HeldEvent) *item[T] {
 	it := s.newItem(h.Event, nil)
-	it.Held, it.attempts, it.started = true, h.Attempts, h.Started
+	it.Held, it.attempts, it.before, it.started = true, h.Attempts, h.Attempts, h.Started
 	return it
 }
 

@@ -83,6 +83,10 @@ func (j Job[T]) Over() error {
 	return nil
 }
 
+// ParkedAfter returns after how many calls of the handler for the event it was parked; 0 if
+// it was not, or was held behind another one before it could run.
+func (j Job[T]) ParkedAfter() int { return j.item.before }
+
 // Record returns the record of the job as applied, for a store to commit with
 // the handler's effect. If the handler fails after that, the store is asked
 // whether it was committed. Once the handler has returned, the record is refused, with

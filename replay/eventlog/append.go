@@ -11,7 +11,6 @@ import (
 
 	"github.com/interlock-go/interlock/internal/eventbody"
 	"github.com/interlock-go/interlock/internal/sqldb"
-	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 	"github.com/interlock-go/interlock/replay/outbox"
 )
@@ -204,7 +203,7 @@ func (l *Log) repeated(ctx context.Context, tx *sql.Tx, events []*ordering.Event
 		if err != nil {
 			return Appended{}, fmt.Errorf("eventlog: append: %w", errors.Join(because, err))
 		}
-		if old.Hash() != e.Hash() || !maps.Equal(streams(old), streams(e)) {
+		if !isRepeat(old, e) {
 			return Appended{}, fmt.Errorf("eventlog: append: event %.80q: %w: that at %s",
 				e.ID, outbox.ErrOtherEvent, ordering.PositionAt(Partition(log), place))
 		}
@@ -220,11 +219,16 @@ func (l *Log) repeated(ctx context.Context, tx *sql.Tx, events []*ordering.Event
 	return Appended{}, fmt.Errorf("eventlog: append: %w", because)
 }
 
-// streams returns the set of an event's streams.
-func streams(e *ordering.Event) map[lockkeys.Key]bool {
-	set := make(map[lockkeys.Key]bool, len(e.Positions))
-	for _, p := range e.Positions {
-		set[p.Stream] = true
+// isRepeat reports whether an event that has no numbers yet is one that is there already.
+func isRepeat(old, e *ordering.Event) bool {
+	numbered := *e
+	numbered.Positions = slices.Clone(e.Positions)
+	for i, p := range numbered.Positions {
+		at, on := old.On(p.Stream)
+		if !on {
+			return false
+		}
+		numbered.Positions[i].Epoch, numbered.Positions[i].Number = at.Epoch, at.Number
 	}
-	return set
+	return old.IsCopy(&numbered)
 }

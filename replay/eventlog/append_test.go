@@ -125,6 +125,36 @@ func TestAnAppendIsRepeated(t *testing.T) {
 	})
 }
 
+// What has ended a stream may be repeated too, and so may what came before its end; but not
+// with another end.
+func TestAnAppendToAStreamThatHasEndedIsRepeated(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		ends := on("2", "y", "a", "b")
+		ends.Positions[0].End = true
+		for _, events := range [][]*ordering.Event{{on("1", "x", "a")}, {on("3", "x", "a"), ends}} {
+			first, err := b.append(t.Context(), events)
+			require.NoError(t, err)
+			for _, expected := range [][]ordering.Position{nil, {at("a", 0)}, {at("a", 3)}} {
+				again, err := b.append(t.Context(), events, expected...)
+				require.NoError(t, err)
+				assert.True(t, again.Repeated)
+				assert.Equal(t, first.Entries, again.Entries)
+			}
+		}
+		again, err := b.append(t.Context(), []*ordering.Event{on("1", "x", "a")})
+		require.NoError(t, err)
+		assert.True(t, again.Repeated)
+		for _, expected := range [][]ordering.Position{nil, {at("a", 0)}} {
+			_, err = b.append(t.Context(), []*ordering.Event{on("2", "y", "a", "b")}, expected...)
+			require.ErrorIs(t, err, outbox.ErrOtherEvent)
+		}
+		_, err = b.append(t.Context(), []*ordering.Event{on("4", "x", "a")})
+		require.ErrorIs(t, err, outbox.ErrEnded)
+		assert.Len(t, b.read(t, eventlog.Query{}), 3)
+	})
+}
+
 // What is rolled back leaves no hole, in versions or in places.
 func TestARolledBackAppend(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

@@ -20,7 +20,8 @@ import (
 //	waiting   feeding, when all that was offered is done; held, if the stream is parked
 //	held      waiting, when the stream is not parked any more
 //	feeding   held, when the sequencer has held an entry, since the stream is parked;
-//	          failed, when it has refused one
+//	          failed, when it has refused one; waiting, when a database has failed, to
+//	          begin as from starting
 //	failed    -
 //	closed    -, from any state, when the subscription or its sequencer ends
 //
@@ -31,6 +32,7 @@ type feed struct {
 	subscription *Subscription
 	partition    int
 	stream       lockkeys.Key
+	unsure       bool // a database has failed since start: the log may be another one; only for run
 
 	mu struct {
 		sync.Mutex
@@ -58,7 +60,12 @@ const (
 func (f *feed) run(ctx context.Context) {
 	after, err := f.start(ctx)
 	for err == nil {
-		if err = f.awaitOpen(ctx, after); err == nil {
+		err = f.awaitOpen(ctx, after)
+		switch {
+		case err != nil:
+		case f.unsure:
+			after, err = f.start(ctx)
+		default:
 			after, err = f.follow(ctx, after)
 		}
 	}
@@ -90,6 +97,7 @@ func (f *feed) start(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	f.unsure = false
 	done := ordering.PositionAt(f.stream, low)
 	begun := done.Epoch < f.subscription.log.config.Epoch // what was lost before does not matter
 	if low > head.Place() && !begun {
@@ -184,7 +192,7 @@ func (f *feed) follow(ctx context.Context, after uint64) (uint64, error) {
 			rows, err = log.pageAfter(ctx, f.partition, after)
 			return err
 		})
-		if err != nil {
+		if err != nil || f.unsure {
 			return after, err
 		}
 		for _, r := range rows {
@@ -240,6 +248,7 @@ func (f *feed) try(ctx context.Context, call func() error) error {
 			return err
 		}
 		f.setErr(err)
+		f.unsure = true
 		wait := back.Wait(attempt)
 		config.Logger.ErrorContext(ctx, "eventlog: the subscription's database failed",
 			"subscription", config.Name, "partition", f.partition, "err", err, "again_in", wait)

@@ -190,13 +190,16 @@ func TestUpcasting(t *testing.T) {
 		}
 		b := p.open(t, eventlog.Config{Upcasters: []eventlog.Upcaster{
 			{From: "paid.1", To: "paid.2", Up: cents}, {From: "paid.2", To: "paid.3", Up: named},
+			{From: "moved", To: "paid.3", Up: func(e *ordering.Event) error { e.Positions[0].Number++; return nil }},
+			{From: "renamed", To: "paid.3", Up: func(e *ordering.Event) error { e.ID = "another"; return nil }},
 		}})
 		paid := func(kind, amount string) *ordering.Event {
 			e := on("", kind, "a")
 			e.Payload = []byte(amount)
 			return e
 		}
-		_, err := b.append(t.Context(), []*ordering.Event{paid("paid.1", "5"), paid("paid.2", "600"), paid("paid.3", "7"), paid("paid.1", ""), paid("paid.2", "666")})
+		_, err := b.append(t.Context(), []*ordering.Event{paid("paid.1", "5"), paid("paid.2", "600"), paid("paid.3", "7"), paid("paid.1", ""), paid("paid.2", "666"),
+			paid("moved", "8"), paid("renamed", "9")})
 		require.NoError(t, err)
 		var got, bad []string
 		for e, err := range b.Read(t.Context(), eventlog.Query{}) {
@@ -207,7 +210,9 @@ func TestUpcasting(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %s %s", e.Event.Type, e.Event.Payload, e.Event.Headers["currency"]))
 		}
 		assert.Equal(t, []string{"paid.3 500 EUR", "paid.3 600 EUR", "paid.3 7 "}, got)
-		require.Len(t, bad, 2)
+		require.Len(t, bad, 4)
+		assert.Contains(t, bad[2], `upcasting from "moved" to "paid.3": it has changed the ID or the positions`)
+		assert.Contains(t, bad[3], `upcasting from "renamed" to "paid.3": it has changed the ID or the positions`)
 		assert.Contains(t, bad[0], `log/0=4`)
 		assert.Contains(t, bad[0], `upcasting from "paid.1" to "paid.2": no amount`)
 		assert.Contains(t, bad[1], "the beast")

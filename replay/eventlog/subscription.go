@@ -35,7 +35,9 @@ type SubscriptionConfig struct {
 	// Types are the types of the events that the handler is for, as they were written,
 	// before any [Upcaster]. Entries of other types are done when their turn comes, exactly
 	// once like the others, but they are not decoded, have no keys of their own, and no
-	// handler is called. The types may be others after a restart. Default: all.
+	// handler is called. The types may be others after a restart; but an entry that was
+	// parked since the handler has failed for it stays parked when it is resumed, until its
+	// type is named again or it is skipped. Default: all.
 	Types []string
 	// Keys derives the lock keys of an entry. Default: the streams of its event, each
 	// exclusively: so the entries of a stream are handled in their order, and those of
@@ -94,14 +96,23 @@ func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
 	return c
 }
 
-// only passes over entries that were not decoded, since they are of other types.
+// errOtherType is the error of an entry that was parked since its handler failed, and has
+// no handler any more.
+var errOtherType = dispatcher.Permanent(errors.New("eventlog: the entry has failed before, and its type is not among Types any more: " +
+	"name it, and resume the entry; or skip the entry"))
+
+// only passes over entries that were not decoded, since they are of other types: but not
+// over one that was parked since the handler has failed for it.
 func (c SubscriptionConfig) only() SubscriptionConfig {
 	handler, keys := c.Handler, c.Keys
 	c.Handler = func(ctx context.Context, job ordering.Job[Entry]) error {
-		if job.Value.Event == nil {
-			return nil
+		switch {
+		case job.Value.Event != nil:
+			return handler(ctx, job)
+		case job.ParkedAfter() > 0:
+			return errOtherType
 		}
-		return handler(ctx, job)
+		return nil
 	}
 	c.Keys = func(job ordering.Job[Entry], claim *lockkeys.Claim) error {
 		switch {

@@ -336,20 +336,65 @@ func TestSubscriptionsShareThePartitions(t *testing.T) {
 // lose takes the log back to a place, as the restore of an old backup does.
 func (b bed) lose(t testing.TB, behind uint64) {
 	t.Helper()
-	require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		for _, statement := range []string{
-			`DELETE FROM outbox_positions WHERE event IN (SELECT event FROM eventlog_entries WHERE place > $1)`,
-			`DELETE FROM outbox_events WHERE id IN (SELECT event FROM eventlog_entries WHERE place > $1)`,
-			`DELETE FROM eventlog_entries WHERE place > $1`,
-			`UPDATE eventlog_heads SET last = $1`,
-		} {
-			if _, err := tx.ExecContext(ctx, statement, int64(behind)); err != nil {
-				return err
-			}
+	require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return loseIn(ctx, tx, behind) }))
+}
+
+func loseIn(ctx context.Context, tx *sql.Tx, behind uint64) error {
+	for _, statement := range []string{
+		`DELETE FROM outbox_positions WHERE event IN (SELECT event FROM eventlog_entries WHERE place > $1)`,
+		`DELETE FROM outbox_events WHERE id IN (SELECT event FROM eventlog_entries WHERE place > $1)`,
+		`DELETE FROM eventlog_entries WHERE place > $1`,
+		`UPDATE eventlog_heads SET last = $1`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, int64(behind)); err != nil {
+			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE outbox_streams SET last = (SELECT count(*) FROM outbox_positions p WHERE p.stream = outbox_streams.id)`)
-		return err
-	}))
+	}
+	_, err := tx.ExecContext(ctx, `UPDATE outbox_streams SET last = (SELECT count(*) FROM outbox_positions p WHERE p.stream = outbox_streams.id)`)
+	return err
+}
+
+// A database that is away while a subscription runs, and comes back without entries that it
+// has handled, is noticed as well.
+func TestALogThatComesBackWithoutEntries(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		for name, again := range map[string]int{"shorter": 2, "as long": 5, "longer": 9} {
+			t.Run(name, func(t *testing.T) {
+				b := place{p.dialect, p.path}.fresh(t).open(t, eventlog.Config{})
+				for range 10 {
+					b.put(t, "x", "a")
+				}
+				s := b.subscribe(t, eventlog.SubscriptionConfig{Handler: b.model(t, "model"), Poll: 5 * time.Millisecond})
+				require.NoError(t, s.CatchUp(within(t)))
+				rename := func(ctx context.Context, tx *sql.Tx, from, to string) error {
+					_, err := tx.ExecContext(ctx, `ALTER TABLE `+from+` RENAME TO `+to)
+					return err
+				}
+				require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					return rename(ctx, tx, "eventlog_entries", "eventlog_away")
+				}))
+				require.Eventually(t, func() bool {
+					progress, err := s.Progress(t.Context())
+					return err == nil && progress[0].Err != nil
+				}, waitAtMost, time.Millisecond)
+				require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					err := rename(ctx, tx, "eventlog_away", "eventlog_entries")
+					if err == nil {
+						err = loseIn(ctx, tx, 5)
+					}
+					for range again {
+						if err == nil {
+							_, err = b.Append(ctx, tx, []*ordering.Event{on("", "x", "a")})
+						}
+					}
+					return err
+				}))
+				b.Notify()
+				require.Eventually(t, func() bool { return errors.Is(s.Err(), eventlog.ErrAhead) }, waitAtMost, time.Millisecond)
+				assert.Len(t, b.rows(t, "model")["a"], 10)
+			})
+		}
+	})
 }
 
 // A log that has lost entries is noticed by a subscription that has handled them: when

@@ -1,7 +1,12 @@
 package eventlog_test
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,5 +78,57 @@ func TestTypesMustBeNamed(t *testing.T) {
 			Name: "none", Store: b.store, Handler: b.model(t, "none"), Types: []string{}})
 		require.ErrorIs(t, err, eventlog.ErrConfig)
 		require.ErrorContains(t, err, "Types is empty")
+	})
+}
+
+// An entry for which the handler has failed is not passed over when it is resumed and its
+// type is not named any more: it is parked again, until it is named.
+func TestAParkedEntryOfATypeThatIsNotNamedAnyMore(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		for name, together := range map[string]dispatcher.Together{"alone": nil, "together": b.store.Together} {
+			table, stream := "left_"+name, "left/"+name
+			handle := b.model(t, table)
+			var works atomic.Bool
+			start := func(types ...string) *eventlog.Subscription {
+				return b.subscribe(t, eventlog.SubscriptionConfig{Name: table, Types: types, Together: together, Poll: 5 * time.Millisecond,
+					Handler: func(ctx context.Context, job ordering.Job[eventlog.Entry]) error {
+						if !works.Load() {
+							return dispatcher.Permanent(errors.New("not today"))
+						}
+						return handle(ctx, job)
+					}})
+			}
+			parkedFor := func(s *eventlog.Subscription, text string) {
+				t.Helper()
+				require.Eventually(t, func() bool {
+					list, err := s.Sequencer().Parked(t.Context())
+					return err == nil && len(list) == 1 && strings.Contains(list[0].Error, text)
+				}, waitAtMost, time.Millisecond)
+			}
+			var want []int
+			s := start("b-" + name)
+			for _, kind := range []string{"a", "b-" + name, "a"} {
+				if e := b.put(t, kind, stream); kind != "a" {
+					want = append(want, int(e.At.Place()))
+				}
+			}
+			parkedFor(s, "not today")
+			require.NoError(t, s.Shutdown(within(t)))
+
+			works.Store(true)
+			resume := func(s *eventlog.Subscription) {
+				require.NoError(t, s.Sequencer().Resume(dispatcher.WithOperator(t.Context(), "ann", "mended"), eventlog.Partition(0)))
+			}
+			s = start("other")
+			resume(s)
+			parkedFor(s, "its type is not among Types any more")
+			require.NoError(t, s.Shutdown(within(t)))
+			s = start("b-"+name, "other")
+			resume(s)
+			require.Eventually(t, func() bool { return s.CatchUp(within(t)) == nil }, waitAtMost, time.Millisecond)
+			require.NoError(t, s.Close())
+			assert.Equal(t, want, b.rows(t, table)[stream])
+		}
 	})
 }

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/ordering"
@@ -18,8 +19,8 @@ type Upcaster struct {
 	// To is the type that they become. There may be an upcaster for it again.
 	To string
 	// Up changes a copy of the event: its Payload and Headers. Its Type is set to To
-	// afterwards; its ID and its positions must stay. An error or a panic makes the
-	// entry one that cannot be read.
+	// afterwards; its ID and its positions must stay. An error, a panic, or another ID or
+	// position makes the entry one that cannot be read.
 	Up func(e *ordering.Event) error
 }
 
@@ -61,7 +62,12 @@ func (u upcasters) apply(e *ordering.Event) error {
 		if !is {
 			return nil
 		}
-		if err := one.up(e); err != nil {
+		id, positions := e.ID, slices.Clone(e.Positions)
+		err := one.up(e)
+		if err == nil && (e.ID != id || !slices.Equal(e.Positions, positions)) {
+			err = errors.New("it has changed the ID or the positions: these must stay")
+		}
+		if err != nil {
 			return fmt.Errorf("upcasting from %q to %q: %w", one.From, one.To, err)
 		}
 		e.Type = one.To

@@ -130,6 +130,21 @@ func (a *active) watchDeadline() {
 	})
 }
 
+// call returns the call of the next attempt at a step.
+func (a *active) call(i int) Call {
+	call := Call{Saga: a.row.id, Step: a.def.steps[i].name, Attempt: a.row.rec.Steps[i].Failed + 1}
+	if a.c.cfg.Name != defaultName {
+		call.By = a.c.cfg.Name
+	}
+	return call
+}
+
+// isLate reports whether the time of the run is over, which nobody may have seen yet.
+func (a *active) isLate() bool { return !a.row.deadline.IsZero() && !time.Now().Before(a.row.deadline) }
+
+// overdue is the cause for which a run turns back whose time is over.
+func (a *active) overdue() string { return fmt.Sprintf("not completed within %v", a.def.timeout) }
+
 // wakeAll wakes everything of the run that is held; it does not need the lock.
 func (a *active) wakeAll() {
 	a.held.wake()
@@ -219,7 +234,7 @@ func (c *Coordinator) goOn(a *active) {
 func (c *Coordinator) beginStep(a *active, i int) {
 	s := a.def.steps[i]
 	l := &live{run: a, step: i}
-	l.unsure = !a.fresh[i] && !s.inTx
+	l.unsure = !a.fresh[i] && !s.inTx || a.row.rec.Steps[i].Asked
 	l.ask = l.unsure
 	l.suspect = a.suspects[i]
 	delete(a.fresh, i)

@@ -73,13 +73,17 @@ func TestBarrier(t *testing.T) {
 }
 
 func TestKeyOfACall(t *testing.T) {
-	for _, call := range []saga.Call{{Saga: "1", Step: "pay"}, {Saga: "a/b/do", Step: "pay", Undo: true}} {
+	for _, call := range []saga.Call{
+		{Saga: "1", Step: "pay"}, {Saga: "a/b/do", Step: "pay", Undo: true}, {Saga: "a/b/do other", Step: "pay"},
+		{Saga: "1", Step: "pay", By: "other"}, {Saga: "1/pay/undo x", Step: "do", Undo: true, By: "do"},
+	} {
 		parsed, err := saga.ParseCall(call.Key())
 		require.NoError(t, err)
 		assert.Equal(t, call, parsed)
 	}
 	assert.Equal(t, "1/pay/undo", saga.Call{Saga: "1", Step: "pay", Undo: true, Attempt: 7}.Key())
-	for _, wrong := range []string{"", "/", "a/do", "//do", "a/b/c", "a//undo", "/a/do"} {
+	assert.Equal(t, "1/pay/do other", saga.Call{Saga: "1", Step: "pay", By: "other"}.Key())
+	for _, wrong := range []string{"", "/", "a/do", "//do", "a/b/c", "a//undo", "/a/do", "a/b/do ", "a/b/done"} {
 		_, err := saga.ParseCall(wrong)
 		require.Error(t, err, wrong)
 	}

@@ -94,6 +94,9 @@ func (c *Coordinator) try(ctx context.Context, a *active, m commitment) (next *r
 			}
 			n.state = state
 		}
+		if a.isLate() {
+			in.late = a.overdue()
+		}
 		changes, err := a.def.plan.apply(&n.rec, in)
 		if err != nil {
 			return err
@@ -168,6 +171,20 @@ func (c *Coordinator) reread(ctx context.Context, a *active) error {
 	return nil
 }
 
+// tellDropped tells which replies that were kept are not taken any more, since the run has
+// turned back. What a step has asked for is undone; but nobody else undoes what a reply
+// reports to a step that has not begun.
+func (c *Coordinator) tellDropped(before, after *row) {
+	for i := range after.rec.Steps {
+		was, is := &before.rec.Steps[i], &after.rec.Steps[i]
+		if was.Early == nil || is.Replied != nil { // or it was taken
+			continue
+		}
+		c.dropped.Add(1)
+		c.cfg.Logger.Warn("saga: a reply that was kept is not taken, since the run has turned back", "saga", after.id, "step", is.Name, "begun", is.Status != Pending)
+	}
+}
+
 // adopt makes a row that is durable that of the run.
 func (c *Coordinator) adopt(a *active, next *row) {
 	for i := range next.rec.Steps {
@@ -177,6 +194,7 @@ func (c *Coordinator) adopt(a *active, next *row) {
 	}
 	if next.rec.direction() == Compensating && a.row.rec.direction() != Compensating {
 		c.back.Add(1)
+		c.tellDropped(a.row, next)
 	}
 	parked := next.rec.Status == Parked && a.row.rec.Status != Parked
 	a.row = next

@@ -20,9 +20,9 @@ import (
 type Config struct {
 	// Store has the runs. Effects of steps with DoTx are in its database.
 	Store *sqlstore.Store
-	// Name tells coordinators on one database apart; each has its own runs, and its own
-	// lock keys. At most 100 bytes, without spaces and control characters. Default:
-	// "default".
+	// Name tells coordinators apart, on one database and at those who are called; each has
+	// its own runs, and its own lock keys. At most 100 bytes, without spaces, control
+	// characters and "/". Default: "default".
 	Name string
 	// Holder describes the process, for the one that is taken over. Default: the host
 	// name and the process ID.
@@ -90,7 +90,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate(definitions []*definition) error {
 	var p settings.Problems
 	p.Add(c.Store == nil, "Store is nil: open one")
-	p.Add(!isName(c.Name, ""), "Name is %.80q: it must have 1 to 100 bytes, without spaces and control characters", c.Name)
+	p.Add(!isName(c.Name, "/"), "Name is %.80q: it must have 1 to 100 bytes, without spaces, control characters and /", c.Name)
 	p.Add(c.Workers < 1, "Workers is %d: it must be at least 1", c.Workers)
 	p.Add(c.MaxRuns < 1, "MaxRuns is %d: it must be at least 1", c.MaxRuns)
 	p.Add(c.Poll < 0, "Poll is %v: it must not be negative", c.Poll)

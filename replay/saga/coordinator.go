@@ -57,9 +57,13 @@ type Coordinator struct {
 	back    atomic.Int64  // runs that have turned back
 	log     loglimit.Limit
 
+	repeated atomic.Int64 // replies that had been taken before
+	dropped  atomic.Int64 // replies that were kept, and not taken
+
 	mu struct {
 		sync.Mutex
 		runs    map[string]*active       // taken up, and not ended
+		left    map[string]bool          // by ID: those that could not be taken up, to be tried again
 		awaited map[string][]chan Status // by ID: who awaits the end
 	}
 }
@@ -81,7 +85,7 @@ func New(ctx context.Context, cfg Config, definitions ...Registered) (*Coordinat
 		cfg: cfg, definitions: map[pin]*definition{}, newest: map[string]*definition{}, byType: map[reflect.Type]*definition{},
 		log: loglimit.Limit{Lines: 10, Every: time.Minute}, notice: make(chan struct{}, 1), expired: make(chan *active), taking: make(chan struct{}, 1),
 	}
-	c.mu.runs, c.mu.awaited = map[string]*active{}, map[string][]chan Status{}
+	c.mu.runs, c.mu.left, c.mu.awaited = map[string]*active{}, map[string]bool{}, map[string][]chan Status{}
 	var list []*definition
 	for _, r := range definitions {
 		list = append(list, r.d)
@@ -180,6 +184,7 @@ func (c *Coordinator) watch() {
 			c.tasks.Go(func() { c.expire(r) })
 			continue
 		case <-look.C:
+			c.takeUpLeft()
 			_ = c.noteFenced(c.Write(c.open, func(context.Context, *sql.Tx) error { return nil })) // another error shows elsewhere
 			continue
 		case <-c.notice:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/contain"
@@ -34,7 +35,8 @@ type Definition[S any] struct {
 	// Kept are the keys under which Keep takes keys; see [Roots].
 	Kept []lockkeys.Key
 	// Timeout is the time from Start after which the run is compensated, if it has not
-	// come to its pivot. Default: 0, no bound.
+	// come to its pivot: no further step begins, also if nobody was there when it was over.
+	// Default: 0, no bound.
 	Timeout time.Duration
 	// Steps are the steps, one at least.
 	Steps []Step[S]
@@ -98,7 +100,7 @@ func with[S any](state []byte, f func(s *S) error) (after []byte, err error) {
 	err = contain.Apart(func() error {
 		var s S
 		if err := json.Unmarshal(state, &s); err != nil {
-			return dispatcher.Permanent(fmt.Errorf("saga: state: %w", err))
+			return dispatcher.Permanent(ownError{fmt.Errorf("saga: state: %w", err)})
 		}
 		result := f(&s)
 		if result != nil && !errors.Is(result, Wait) {
@@ -115,8 +117,11 @@ func with[S any](state []byte, f func(s *S) error) (after []byte, err error) {
 
 func encode(s any) ([]byte, error) {
 	text, err := json.Marshal(s)
+	if err == nil && !utf8.Valid(text) { // of a json.RawMessage
+		err = errors.New("its JSON is not UTF-8")
+	}
 	if err != nil {
-		return nil, dispatcher.Permanent(fmt.Errorf("saga: state: %w", err))
+		return nil, dispatcher.Permanent(ownError{fmt.Errorf("saga: state: %w", err)})
 	}
 	return text, nil
 }

@@ -103,6 +103,12 @@ func (e *KeysError) Error() string {
 // Unwrap returns ErrKeys.
 func (e *KeysError) Unwrap() error { return ErrKeys }
 
+// ownError is an error of a run's own, of its state or its keys. It says nothing of an
+// action: whether that was done before, or by the call that has left such a state.
+type ownError struct{ error }
+
+func (e ownError) Unwrap() error { return e.error }
+
 // errAgain makes the dispatcher call the handler of a message again, which then looks
 // what there is to do. It says nothing of a step, whose errors no dispatcher sees.
 var errAgain = errors.New("saga: look again")

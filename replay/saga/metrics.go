@@ -29,6 +29,9 @@ func (c *Coordinator) Metrics(ctx context.Context) ([]view.Metric, error) {
 	stopped := c.Err()
 	list = append(list, view.Stopped(errors.Is(stopped, ordering.ErrFenced), stopped != nil && !errors.Is(stopped, ErrClosed)))
 	list = append(list, view.Metric{Name: "interlock.saga.compensations", Unit: "{run}", Help: "Runs that turned back, to be compensated, since the coordinator began.", Grows: true, Points: view.One(c.back.Load())})
+	list = append(list,
+		view.Metric{Name: "interlock.saga.replies.repeated", Unit: "{reply}", Help: "Replies that their steps had taken before, since the coordinator began.", Grows: true, Points: view.One(c.repeated.Load())},
+		view.Metric{Name: "interlock.saga.replies.dropped", Unit: "{reply}", Help: "Replies that were kept for steps, and not taken since the run turned back, since the coordinator began.", Grows: true, Points: view.One(c.dropped.Load())})
 	runs, age, err := c.activeRuns(ctx)
 	if err != nil {
 		return list, err

@@ -84,7 +84,7 @@ func (c *Coordinator) expire(a *active) {
 		return
 	}
 	defer a.unlock()
-	m := commitment{in: input{kind: expired, err: fmt.Sprintf("not completed within %v", a.def.timeout)}, patient: true}
+	m := commitment{in: input{kind: expired, err: a.overdue()}, patient: true}
 	for c.open.Err() == nil {
 		if err := c.commit(c.open, a, m); err != errChanged {
 			if err != nil && !errors.As(err, new(*EndedError)) && c.open.Err() == nil {
@@ -131,7 +131,9 @@ func (c *Coordinator) retry(ctx context.Context, id string) error {
 }
 
 // Prune deletes the runs that have ended before a time, with their histories, and returns
-// how many. Their IDs can be used again after that.
+// how many. Their IDs can be used again after that, once nobody else remembers them: calls
+// and events of the new run have the keys and IDs that those of the old one had, and a
+// participant that knows them does nothing.
 func (c *Coordinator) Prune(ctx context.Context, before time.Time) (runs int64, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		ended := `coordinator = $1 AND ended > 0 AND ended < $2`

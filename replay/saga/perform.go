@@ -62,13 +62,13 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 	}
 	if l.keyErr != nil {
 		l.keyless = true
-		return c.failed(ctx, l, undoes, dispatcher.Permanent(l.keyErr))
+		return c.failed(ctx, l, undoes, dispatcher.Permanent(ownError{l.keyErr}))
 	}
 	if wait, may := c.mark(ctx, l); !may {
 		return wait
 	}
 	defer c.unmark(l)
-	if !undoes && l.ask {
+	if !undoes && l.ask && a.row.rec.Steps[l.step].Early == nil { // who has replied has done it
 		if found, asked := c.ask(ctx, l); asked {
 			return goesOn
 		} else if found == Happened {
@@ -84,7 +84,8 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 		do, kind = s.undo, undone
 	}
 	do = c.measured(a.def, do)
-	call := Call{Saga: a.row.id, Step: s.name, Undo: undoes, Attempt: a.row.rec.Steps[l.step].Failed + 1}
+	call := a.call(l.step)
+	call.Undo = undoes
 	if s.inTx {
 		return c.done(ctx, l, commitment{in: input{kind: kind, step: l.step}, limit: s.timeout, change: func(ctx context.Context, tx *sql.Tx, state []byte) ([]byte, error) {
 			return checked(undoes)(do(ctx, tx, call, state))
@@ -92,6 +93,7 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 	}
 	base := a.row.state
 	var after []byte
+	l.unsure = l.unsure || !undoes // until what has become of it is durable
 	err := c.outside(ctx, l, !undoes, func(ctx context.Context) (err error) {
 		after, err = checked(undoes)(do(ctx, nil, call, base))
 		return err
@@ -163,13 +165,10 @@ func (c *Coordinator) failed(ctx context.Context, l *live, undoes bool, cause er
 	attempts := a.row.rec.Steps[l.step].Failed + 1
 	in := input{kind: undoFailed, step: l.step, err: text(cause.Error()), final: permanent, ended: l.marked}
 	if !undoes {
-		in.kind, in.known = failed, permanent || s.inTx
+		refused := permanent && !errors.As(cause, new(ownError))
+		in.kind, in.known = failed, refused && !s.inTx || !l.unsure
 		in.final = permanent || s.inTx && attempts >= s.maxAttempts
-		if !in.known {
-			l.unsure, l.ask = true, true
-		} else if !s.inTx {
-			l.unsure, l.ask = false, false
-		}
+		l.unsure, l.ask = !in.known, !in.known
 	}
 	c.warn("saga: an attempt has failed", "saga", a.row.id, "step", s.name, "undo", undoes, "attempt", attempts, "err", cause)
 	l.notBefore = time.Now().Add(s.backoff.Wait(attempts))
@@ -200,7 +199,7 @@ func (c *Coordinator) ask(ctx context.Context, l *live) (found Found, changed bo
 		return Unsure, false
 	}
 	was := a.def.plan.due(&a.row.rec, l.step)
-	call := Call{Saga: a.row.id, Step: s.name, Attempt: a.row.rec.Steps[l.step].Failed + 1}
+	call := a.call(l.step)
 	state := a.row.state
 	err := c.outside(ctx, l, false, func(ctx context.Context) (err error) {
 		found, err = s.find(ctx, call, state)
@@ -241,6 +240,7 @@ var errNoReply = errors.New("saga: no reply within ReplyTimeout")
 // await waits for the reply of a step, which may have come already.
 func (c *Coordinator) await(ctx context.Context, l *live) (wait time.Duration) {
 	a, s := l.run, l.run.def.steps[l.step]
+	l.unsure = true // what was asked for may be done
 	if early := a.row.rec.Steps[l.step].Early; early != nil {
 		err := c.takeReply(ctx, a, l.step, early, true)
 		switch {

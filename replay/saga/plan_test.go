@@ -22,6 +22,8 @@ func TestActiveRunsAreFoundByTheirIndex(t *testing.T) {
 		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term > 0 AND term < 3 AND seq <= 7`,
 		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term = 0 AND seq IN (
 			SELECT seq FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term = 0 ORDER BY seq LIMIT 7)`,
+		`UPDATE saga_runs SET term = 3 WHERE coordinator = 'a' AND ended = 0 AND term <= 3 AND (term > 0 OR seq IN (
+			SELECT seq FROM saga_runs WHERE coordinator = 'a' AND ended = 0 AND term = 0 ORDER BY seq LIMIT 7))`,
 	} {
 		rows, err := store.DB().Query(`EXPLAIN QUERY PLAN ` + query)
 		require.NoError(t, err)

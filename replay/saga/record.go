@@ -1,6 +1,9 @@
 package saga
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // plan is what the transitions depend on of a definition.
 type plan []planStep
@@ -30,8 +33,17 @@ type stepRecord struct {
 	Crashes int        `json:"crashes,omitempty"` // attempts that were counted, and whose end was not: with it the process has ended
 	Parked  bool       `json:"parked,omitempty"`  // it has failed for good, and an operator must decide
 	Skipped bool       `json:"skipped,omitempty"` // an operator has decided that it is done, or undone
-	Early   []byte     `json:"early,omitempty"`   // a reply that has come before the step waited
+	Asked   bool       `json:"asked,omitempty"`   // it has waited for a reply in vain: what it asked for may be done
+	Early   []byte     `json:"early,omitzero"`    // a reply that the step is still to take; nil for none
 	Replied []byte     `json:"replied,omitempty"` // the hash of the reply that was accepted
+	Taken   [][]byte   `json:"taken,omitempty"`   // the hashes of those after which it went on waiting
+}
+
+// hasReply reports whether a reply was accepted before.
+func (s *stepRecord) hasReply(body []byte) bool {
+	hash := hashOf(body)
+	is := func(taken []byte) bool { return bytes.Equal(taken, hash) }
+	return is(s.Replied) || slices.ContainsFunc(s.Taken, is)
 }
 
 func (r record) clone() record {

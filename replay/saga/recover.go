@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -77,14 +78,15 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	c.mu.Unlock()
 	// There may be many that nobody has taken up, and this comes again with each run that
 	// ends: so the index must have them in order.
-	which, last := `term = 0 AND seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term = 0 ORDER BY seq LIMIT $3)`, any(room)
+	first := `seq IN (SELECT seq FROM saga_runs WHERE coordinator = $1 AND ended = 0 AND term = 0 ORDER BY seq LIMIT $3)`
+	which, last := `term = 0 AND `+first, any(room)
 	switch {
 	case id != "":
 		which, last = `term <= $2 AND id = $3`, id
 	case most == takenBefore:
 		which, last = `term > 0 AND term < $2 AND seq <= $3`, int64(math.MaxInt64)
 	case c.doubt.Load():
-		which, last = `term <= $2 AND seq <= $3`, int64(math.MaxInt64)
+		which = `term <= $2 AND (term > 0 OR ` + first + `)`
 	}
 	var found []*row
 	err := c.cfg.Store.WriteIn(ctx, c.term, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -108,6 +110,7 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	runs := make([]*active, 0, len(found))
 	for _, r := range found {
 		a, err := c.activate(ctx, r)
+		c.noteLeft(r.id, err)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("saga: run %.80q: %w", r.id, err))
 			continue
@@ -127,6 +130,33 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 		a.unlock()
 	}
 	return errors.Join(problems...)
+}
+
+// noteLeft keeps the ID of a run that this term has taken up, and that could not be made
+// active: no other statement finds it again.
+func (c *Coordinator) noteLeft(id string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.mu.left, id)
+	} else {
+		c.mu.left[id] = true
+	}
+}
+
+// leftAtATime bounds the runs that are tried again at a time.
+const leftAtATime = 16
+
+// takeUpLeft tries again to make runs active that could not be.
+func (c *Coordinator) takeUpLeft() {
+	c.mu.Lock()
+	some := slices.Collect(maps.Keys(c.mu.left))
+	c.mu.Unlock()
+	for _, id := range some[:min(len(some), leftAtATime)] {
+		if err := c.takeUp(c.open, 0, id); err != nil && c.open.Err() == nil {
+			c.warn("saga: a run cannot be taken up yet", "saga", id, "err", err)
+		}
+	}
 }
 
 func boolean(b bool) int {

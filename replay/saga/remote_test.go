@@ -190,19 +190,28 @@ func TestUndoingHasNoEnd(t *testing.T) {
 	assert.Contains(t, string(run.State), "refunded")
 }
 
-// TestTwoNames: coordinators of different names on one database have nothing in common.
+// TestTwoNames: coordinators of different names on one database have nothing in common, nor
+// have their calls at a participant.
 func TestTwoNames(t *testing.T) {
 	everywhere(t, func(t *testing.T, where string) {
 		store := open(t, where)
 		cfg := config(store)
 		cfg.Name = "other"
-		one := coordinator(t, config(store), saga.Register(checkout(write("shipped"))))
-		other := coordinator(t, cfg, saga.Register(checkout(write("sent"))))
+		called := func(last string) saga.Registered {
+			d := checkout(write(last))
+			d.Steps[1] = saga.Step[order]{Name: "pay", Do: elsewhere{store}.do("paid"), Undo: elsewhere{store}.do("refunded")}
+			return saga.Register(d)
+		}
+		one := coordinator(t, config(store), called("shipped"))
+		other := coordinator(t, cfg, called("sent"))
 		for _, c := range []*saga.Coordinator{one, other} {
 			start(t, c, store, "1", order{Product: "7"})
 			assert.Equal(t, saga.Completed, ended(t, c, "1").Status)
 		}
 		assert.Equal(t, []string{"reserved", "paid", "shipped", "reserved", "paid", "sent"}, effectsOf(t, store, "1"))
+		cfg.Name = "a/b"
+		_, err := saga.New(t.Context(), cfg, called("sent"))
+		require.ErrorContains(t, err, `Name is "a/b"`)
 	})
 }
 

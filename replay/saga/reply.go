@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,11 +11,13 @@ import (
 
 // Reply completes a step that has returned [Wait], by [Step].OnReply with the body; that
 // is durable when Reply returns nil. A reply that comes before the step waits is kept
-// until it does.
+// until it does; if the run turns back before that, the reply is dropped, which is logged and
+// counted.
 //
 // The same reply again does nothing, whatever has become of the run, so a source may
-// redeliver it. The error wraps [ErrReplied] for another reply to a step that has
-// accepted one, [ErrNotAwaiting] for a step that takes none any more, [ErrNoRun], or an
+// redeliver it. Replies are told apart by their bodies: where a step takes several, two
+// that mean different things must differ. The error wraps [ErrReplied] for another reply to
+// a step that has accepted one, [ErrNotAwaiting] for a step that takes none any more, [ErrNoRun], or an
 // [*EndedError]; or it is one of OnReply that is not permanent, of ctx, of the store, or of
 // [Coordinator.Err]: then the reply is not accepted, and may be given again.
 func (c *Coordinator) Reply(ctx context.Context, id, step string, body []byte) error {
@@ -48,8 +49,12 @@ func (c *Coordinator) reply(ctx context.Context, id, step string, body []byte) e
 		}
 		s := &a.row.rec.Steps[i]
 		switch {
+		case s.hasReply(body):
+			c.repeated.Add(1)
+			c.cfg.Logger.Info("saga: a reply that the step has taken before does nothing", "saga", id, "step", step)
+			return nil
 		case s.Replied != nil:
-			return s.sameReply(body)
+			return ErrReplied
 		case s.Status == Awaiting:
 			err = c.takeReply(ctx, a, i, body, false)
 		default:
@@ -61,14 +66,6 @@ func (c *Coordinator) reply(ctx context.Context, id, step string, body []byte) e
 	}
 }
 
-// sameReply returns an error unless the body is that of the reply that was accepted.
-func (s *stepRecord) sameReply(body []byte) error {
-	if bytes.Equal(s.Replied, hashOf(body)) {
-		return nil
-	}
-	return ErrReplied
-}
-
 // lateReply returns the error for a reply to a run that has ended: none, if it is the one
 // that was accepted.
 func (c *Coordinator) lateReply(ctx context.Context, id, step string, body []byte, ended error) error {
@@ -77,8 +74,13 @@ func (c *Coordinator) lateReply(ctx context.Context, id, step string, body []byt
 		return err
 	}
 	for _, s := range r.rec.Steps {
-		if s.Name == step && s.Replied != nil {
-			return s.sameReply(body)
+		switch {
+		case s.Name != step:
+		case s.hasReply(body):
+			c.repeated.Add(1)
+			return nil
+		case s.Replied != nil:
+			return ErrReplied
 		}
 	}
 	return ended
@@ -87,12 +89,16 @@ func (c *Coordinator) lateReply(ctx context.Context, id, step string, body []byt
 // takeReply gives a reply to a step that awaits it. The run is locked.
 func (c *Coordinator) takeReply(ctx context.Context, a *active, i int, body []byte, patient bool) error {
 	s := a.def.steps[i]
-	call := Call{Saga: a.row.id, Step: s.name, Attempt: a.row.rec.Steps[i].Failed + 1}
+	call := a.call(i)
 	err := c.commit(ctx, a, commitment{in: input{kind: completed, step: i, reply: hashOf(body)}, limit: s.timeout, patient: patient,
 		change: func(ctx context.Context, tx *sql.Tx, state []byte) ([]byte, error) {
 			return s.onReply(ctx, tx, call, state, body)
 		}})
-	if !dispatcher.IsPermanent(err) {
+	var own ownError
+	switch {
+	case errors.As(err, &own): // nobody has refused anything
+		return own
+	case !dispatcher.IsPermanent(err):
 		return err
 	}
 	return c.commit(ctx, a, commitment{in: input{kind: failed, step: i, known: true, final: true, err: text(err.Error()), reply: hashOf(body)}, patient: patient})

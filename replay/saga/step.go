@@ -50,8 +50,9 @@ type Step[S any] struct {
 	Find func(ctx context.Context, call Call, s *S) (Found, error)
 	// OnReply takes a reply for which the step waits, see [Coordinator.Reply]. It runs
 	// in the transaction that records the step as completed, and must write nothing
-	// elsewhere. With [Wait] the step goes on waiting; a permanent error says that the
-	// action was refused; with any other one the reply is not accepted. Default: every
+	// elsewhere. With [Wait] the step goes on waiting for another one; a permanent error
+	// says that the action was refused; with any other one the reply is not accepted, and if
+	// it was kept, the attempt has failed and the next one takes it again. Default: every
 	// reply completes the step.
 	OnReply func(ctx context.Context, tx *sql.Tx, call Call, s *S, body []byte) error
 
@@ -113,26 +114,33 @@ type Call struct {
 	Saga    string // the ID of the run
 	Step    string
 	Undo    bool
-	Attempt int // from 1; not part of the key
+	Attempt int    // from 1; not part of the key
+	By      string // the coordinator's name, or "" for that of [Config].Name's default
 }
 
-// Key returns the idempotency key, "saga/step/do" or "saga/step/undo": it is the same in
-// each attempt.
+// Key returns the idempotency key: "saga/step/do" or "saga/step/undo", and with a space and
+// the name behind it if the coordinator has another one than the default. So it is the same
+// in each attempt, and no other call has it, unless a run has the ID of one that was pruned.
 func (c Call) Key() string {
+	key := c.Saga + "/" + c.Step + "/do"
 	if c.Undo {
-		return c.Saga + "/" + c.Step + "/undo"
+		key = c.Saga + "/" + c.Step + "/undo"
 	}
-	return c.Saga + "/" + c.Step + "/do"
+	if c.By != "" {
+		key += " " + c.By
+	}
+	return key
 }
 
 // ParseCall returns the call of a key, for a participant.
 func ParseCall(key string) (Call, error) {
-	rest, what, ok := cutLast(key)
+	rest, last, ok := cutLast(key)
 	id, step, found := cutLast(rest)
-	if !ok || !found || id == "" || step == "" || what != "do" && what != "undo" {
-		return Call{}, fmt.Errorf("saga: %.200q is not the key of a call: it must have the form saga/step/do or saga/step/undo", key)
+	what, by, named := strings.Cut(last, " ")
+	if !ok || !found || id == "" || step == "" || what != "do" && what != "undo" || named && by == "" {
+		return Call{}, fmt.Errorf("saga: %.200q is not the key of a call: it must have the form saga/step/do or saga/step/undo, and perhaps a coordinator's name behind a space", key)
 	}
-	return Call{Saga: id, Step: step, Undo: what == "undo"}, nil
+	return Call{Saga: id, Step: step, Undo: what == "undo", By: by}, nil
 }
 
 func cutLast(s string) (before, after string, found bool) {

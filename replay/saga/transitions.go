@@ -13,7 +13,8 @@ type input struct {
 	final bool   // of failed and undoFailed: there is no further attempt
 	err   string // of failed, gaveUp and undoFailed, and the cause of canceled and undo
 	ended bool   // of failed and undoFailed: the attempt was one that begins has counted
-	reply []byte // of early: the body; of completed and failed by a reply: its hash
+	reply []byte // of early: the body; of completed, awaits and failed by a reply: its hash
+	late  string // if the time limit has passed: the cause for which the run turns back
 }
 
 type inputKind uint8
@@ -49,7 +50,7 @@ type change struct {
 // the input has no effect. If it returns an error it has changed nothing.
 func (p plan) apply(r *record, in input) (changes []change, err error) {
 	next := r.clone()
-	t := transition{p, &next, nil}
+	t := transition{plan: p, r: &next, late: in.late}
 	if err := t.take(in); err != nil {
 		return nil, err
 	}
@@ -61,6 +62,7 @@ func (p plan) apply(r *record, in input) (changes []change, err error) {
 type transition struct {
 	plan    plan
 	r       *record
+	late    string // see input
 	changes []change
 }
 
@@ -104,7 +106,7 @@ func (t *transition) take(in input) error {
 func (t *transition) forward(in input) error {
 	r, s := t.r, &t.r.Steps[in.step]
 	if in.kind == early {
-		if s.Status != Pending && s.Status != Started {
+		if s.Status != Pending && s.Status != Started || r.direction() == Compensating {
 			return ErrNotAwaiting
 		}
 		s.Early, s.Replied = in.reply, hashOf(in.reply)
@@ -116,7 +118,7 @@ func (t *transition) forward(in input) error {
 	}
 	switch {
 	case in.kind == completed:
-		s.Status, s.Failed, s.Error, s.Crashes, s.Parked, s.Early = Done, 0, "", 0, false, nil
+		s.Status, s.Failed, s.Error, s.Crashes, s.Parked, s.Asked, s.Early = Done, 0, "", 0, false, false, nil
 		if in.reply != nil {
 			s.Replied = in.reply
 		}
@@ -125,6 +127,9 @@ func (t *transition) forward(in input) error {
 		t.tell(StepCompleted, in.step, "")
 	case in.kind == awaits:
 		s.Status, s.Crashes = Awaiting, 0
+		if in.reply != nil { // there are more to come
+			s.Taken, s.Early, s.Replied = append(slices.Clip(s.Taken), in.reply), nil, nil
+		}
 		t.tell(StepWaits, in.step, "")
 		if r.direction() == Compensating {
 			t.uncertain(in.step)
@@ -133,7 +138,10 @@ func (t *transition) forward(in input) error {
 		s.Crashes = 0
 		t.forGood(in)
 	default:
-		s.Status, s.Early, s.Replied = Started, nil, in.reply
+		s.Status, s.Asked = Started, !in.known && (s.Asked || s.Status == Awaiting)
+		if in.reply != nil {
+			s.Early, s.Replied = nil, in.reply
+		}
 		s.hasFailed(in)
 		t.tell(StepFailed, in.step, in.err)
 		if in.final {
@@ -273,6 +281,9 @@ func (t *transition) operate(in input) error {
 		}
 		s.Parked, s.Failed, s.Crashes = false, 0, 0
 		if in.kind != skip {
+			if s.Status == Started && s.Early == nil {
+				s.Replied = nil // that was a refusal; there is to be another one
+			}
 			continue
 		}
 		s.Skipped, s.Error, s.Early = true, "", nil
@@ -314,7 +325,10 @@ func (t *transition) compensate(cause string) {
 	t.tell(CompensationStarted, -1, cause)
 	for i := range t.r.Steps {
 		s := &t.r.Steps[i]
-		s.Early, s.Parked, s.Failed, s.Crashes = nil, false, 0, 0
+		if s.Early != nil { // whoever gives it again is to know
+			s.Early, s.Replied = nil, nil
+		}
+		s.Parked, s.Failed, s.Crashes = false, 0, 0
 		if s.Status == Awaiting {
 			t.uncertain(i)
 		}
@@ -336,19 +350,25 @@ func (t *transition) goOn() {
 	}
 }
 
+// startSteps starts the steps whose turn it is. A run whose time is over turns back
+// instead, also if nobody was there to see that.
 func (t *transition) startSteps() {
-	left := false
+	switch {
+	case !slices.ContainsFunc(t.r.Steps, func(s stepRecord) bool { return s.Status != Done }):
+		t.r.Status = Completed
+		t.tell(SagaCompleted, -1, "")
+		return
+	case t.late != "" && !t.passed():
+		t.compensate(t.late)
+		t.undoNext()
+		return
+	}
 	for i := range t.r.Steps {
 		s := &t.r.Steps[i]
-		left = left || s.Status != Done
 		if s.Status == Pending && !slices.ContainsFunc(t.plan[i].after, func(j int) bool { return t.r.Steps[j].Status != Done }) {
 			s.Status = Started
 			t.tell(StepStarted, i, "")
 		}
-	}
-	if !left {
-		t.r.Status = Completed
-		t.tell(SagaCompleted, -1, "")
 	}
 }
 

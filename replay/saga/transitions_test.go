@@ -111,6 +111,16 @@ func TestTransitions(t *testing.T) {
 			{input{kind: canceled}, "compensating done started pending"}, {off(1), "compensating done undoing pending"},
 			{input{kind: begins, step: 1}, "compensating done undoing pending"}, {input{kind: killed, step: 1}, "parked done undoing! pending"},
 			{input{kind: skip}, "compensating undoing undone pending"}}},
+		"late before it begins": {[]string{"a", "b"}, []turn{{input{kind: granted, late: "late"}, "compensated pending pending"}}},
+		"late at the pivot": {[]string{"a", "B"}, []turn{{input{kind: granted}, "running started pending"},
+			{input{kind: completed, late: "late"}, "compensating undoing pending"}}},
+		"late behind the pivot": {[]string{"A", "b"}, []turn{{input{kind: granted}, "running started pending"},
+			{input{kind: completed, late: "late"}, "running done started"}}},
+		"late at the end": {[]string{"a"}, []turn{{input{kind: granted}, "running started"}, {input{kind: completed, late: "late"}, "completed done"}}},
+		"for good, and it may have been done": {[]string{"a", "b"}, []turn{{input{kind: granted}, "running started pending"},
+			{ok(0), "running done started"}, {input{kind: failed, step: 1, final: true}, "compensating done undoing"}}},
+		"an early reply to a run that has turned back": {[]string{"a", "b"}, []turn{{input{kind: granted}, "running started pending"},
+			{input{kind: canceled}, "compensating started pending"}, {input{kind: early, step: 1, reply: []byte{}}, ErrNotAwaiting.Error()}}},
 		"an early reply": {[]string{"a", "b", "c"}, []turn{begin,
 			{input{kind: early, step: 0, reply: []byte("x")}, "running started pending pending"},
 			{input{kind: early, step: 1, reply: []byte("y")}, "running started pending pending"},
@@ -150,8 +160,8 @@ func TestTransitionsAgainstAModel(t *testing.T) {
 				kind: inputKind(rapid.IntRange(0, int(drop)).Draw(t, "kind")), step: rapid.IntRange(0, len(p)-1).Draw(t, "step"),
 				known: rapid.Bool().Draw(t, "known"), final: rapid.Bool().Draw(t, "final"), reply: []byte("reply"),
 			}
-			if in.kind == failed && in.final {
-				in.known = true // as the shell does
+			if rapid.Bool().Draw(t, "late") {
+				in.late = "late"
 			}
 			m.take(t, p, &r, in)
 		}

@@ -60,10 +60,11 @@ type SubscriptionConfig struct {
 	// taken beside it end, later ones are not read, until an operator resumes it or
 	// gives it up, with [Subscription.Sequencer].
 	Failure dispatcher.FailurePolicy
-	// DeadLetter is [ordering.Config.DeadLetter]. The event that it gets is as the
-	// subscription offers it: its position is that of the entry, and its payload the
-	// event as JSON.
-	DeadLetter func(ctx context.Context, e *ordering.Event, err error) error
+	// DeadLetter is given the entries that are given up, by the policy DeadLetter or by an
+	// operator, when [ordering.Config.DeadLetter] says. An entry that cannot be read has
+	// no event, and err wraps its [*EntryError]. All of them stay in the log. Default: they
+	// are only logged and counted.
+	DeadLetter func(ctx context.Context, entry Entry, err error) error
 	// Retention is [ordering.Config.Retention]: how long the store keeps what became of
 	// the last entry, and of those that were not applied at the first attempt; of others it
 	// keeps that they are done. A subscription that has nothing to do for longer cannot tell any more
@@ -220,7 +221,7 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 		Store: config.Store, Consumer: consumer,
 		Handler: config.Handler, Together: config.Together, Keys: config.Keys,
 		Decode:     s.entry,
-		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: config.DeadLetter, Retention: config.Retention, Brief: true,
+		Dispatcher: config.Dispatcher, Failure: config.Failure, DeadLetter: s.deadLetter(), Retention: config.Retention, Brief: true,
 		Owns:   func(stream lockkeys.Key) bool { return mine[stream] },
 		Logger: config.Logger,
 	})
@@ -257,14 +258,34 @@ func (s *Subscription) entry(e *ordering.Event) (Entry, error) {
 	if s.types != nil && !s.types[e.Type] && len(e.Payload) > 0 {
 		return Entry{At: e.Positions[0], Time: e.Time}, nil
 	}
-	event, err := s.log.decode(e.ID, e.Type, e.Payload)
-	if err != nil {
+	return s.read(e)
+}
+
+// read is entry for an event of any type.
+func (s *Subscription) read(e *ordering.Event) (Entry, error) {
+	entry := Entry{At: e.Positions[0], Time: e.Time}
+	var err error
+	if entry.Event, err = s.log.decode(e.ID, e.Type, e.Payload); err != nil {
 		if len(e.Payload) == 0 {
 			err = ErrLost
 		}
-		return Entry{}, &EntryError{At: e.Positions[0], Event: e.ID, Reason: err}
+		return entry, &EntryError{At: entry.At, Event: e.ID, Reason: err}
 	}
-	return Entry{At: e.Positions[0], Event: event, Time: e.Time}, nil
+	return entry, nil
+}
+
+// deadLetter is SubscriptionConfig.DeadLetter for the sequencer.
+func (s *Subscription) deadLetter() func(ctx context.Context, e *ordering.Event, err error) error {
+	if s.config.DeadLetter == nil {
+		return nil
+	}
+	return func(ctx context.Context, e *ordering.Event, err error) error {
+		entry, unread := s.read(e)
+		if unread != nil {
+			err = errors.Join(err, unread)
+		}
+		return s.config.DeadLetter(ctx, entry, err)
+	}
 }
 
 // Progress is how far a subscription has come in a partition.

@@ -260,6 +260,49 @@ func TestAnEntryThatCannotBeReadParksTheSubscription(t *testing.T) {
 	})
 }
 
+// A dead letter is the entry as its handler would have had it, if it can be read.
+func TestEntriesThatAreGivenUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		for range 3 {
+			b.put(t, "paid", "a")
+		}
+		require.NoError(t, b.store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE outbox_events SET body = 'broken' || body WHERE id = (SELECT event FROM eventlog_entries WHERE place = 2)`)
+			return err
+		}))
+		type letter struct {
+			entry eventlog.Entry
+			err   error
+		}
+		letters := make(chan letter, 4)
+		refused := errors.New("refused")
+		s := b.subscribe(t, eventlog.SubscriptionConfig{
+			Failure:    dispatcher.DeadLetter,
+			Handler:    func(context.Context, ordering.Job[eventlog.Entry]) error { return dispatcher.Permanent(refused) },
+			DeadLetter: func(_ context.Context, e eventlog.Entry, err error) error { letters <- letter{e, err}; return nil },
+		})
+		require.NoError(t, s.CatchUp(within(t)))
+		got := map[uint64]letter{}
+		for range 3 {
+			l := <-letters
+			got[l.entry.At.Number] = l
+		}
+		var unread *eventlog.EntryError
+		for want, err := range b.Read(t.Context(), eventlog.Query{}) {
+			l := got[want.At.Number]
+			assert.Equal(t, want, l.entry)
+			if err == nil {
+				assert.ErrorIs(t, l.err, refused)
+			} else if assert.ErrorAs(t, l.err, &unread) {
+				assert.Equal(t, err, unread)
+			}
+		}
+		assert.Empty(t, letters)
+		assert.NotNil(t, unread, "one cannot be read")
+	})
+}
+
 // A handler that fails for good parks, and is run again when it is resumed.
 func TestASubscriptionIsResumed(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

@@ -13,11 +13,11 @@ func isHidden(r rune) bool {
 	if r < 0x7F {
 		return r < ' '
 	}
-	return unicode.Is(hidden, r)
+	return r&0xFFFE == 0xFFFE || unicode.Is(hidden, r) // the first are no characters, in each plane
 }
 
 // hidden has what does not print in Unicode 15.0: control and format characters, spaces
-// other than that of ASCII, separators, what is for private use, and what is no character.
+// other than that of ASCII, separators, and what is for private use or no character.
 var hidden = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x007F, 0x00A0, 1},
@@ -38,7 +38,6 @@ var hidden = &unicode.RangeTable{
 		{0xFDD0, 0xFDEF, 1},
 		{0xFEFF, 0xFEFF, 1},
 		{0xFFF9, 0xFFFB, 1},
-		{0xFFFE, 0xFFFF, 1},
 	},
 	R32: []unicode.Range32{
 		{0x110BD, 0x110BD, 1},
@@ -46,22 +45,9 @@ var hidden = &unicode.RangeTable{
 		{0x13430, 0x1343F, 1},
 		{0x1BCA0, 0x1BCA3, 1},
 		{0x1D173, 0x1D17A, 1},
-		{0x1FFFE, 0x1FFFF, 1},
-		{0x2FFFE, 0x2FFFF, 1},
-		{0x3FFFE, 0x3FFFF, 1},
-		{0x4FFFE, 0x4FFFF, 1},
-		{0x5FFFE, 0x5FFFF, 1},
-		{0x6FFFE, 0x6FFFF, 1},
-		{0x7FFFE, 0x7FFFF, 1},
-		{0x8FFFE, 0x8FFFF, 1},
-		{0x9FFFE, 0x9FFFF, 1},
-		{0xAFFFE, 0xAFFFF, 1},
-		{0xBFFFE, 0xBFFFF, 1},
-		{0xCFFFE, 0xCFFFF, 1},
-		{0xDFFFE, 0xDFFFF, 1},
 		{0xE0001, 0xE0001, 1},
 		{0xE0020, 0xE007F, 1},
-		{0xEFFFE, 0x10FFFF, 1},
+		{0xF0000, 0x10FFFF, 1},
 	},
 	LatinOffset: 1,
 }

@@ -42,7 +42,6 @@ type live struct {
 	alone     bool  // it has the turn of those that are attempted alone
 	undoes    bool  // the attempts that notBefore is about are those to undo it
 	notBefore time.Time
-	since     time.Time               // when it began to wait for a reply
 	cancel    context.CancelCauseFunc // of the call that does it, if one is under way
 }
 

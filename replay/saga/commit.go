@@ -87,7 +87,7 @@ func (c *Coordinator) try(ctx context.Context, a *active, m commitment) (next *r
 		if m.change != nil {
 			called = true
 			state, err := m.change(ctx, tx, n.state)
-			if errors.Is(err, Wait) {
+			if isWait(err) {
 				in.kind = awaits
 			} else if err != nil {
 				return err
@@ -97,11 +97,13 @@ func (c *Coordinator) try(ctx context.Context, a *active, m commitment) (next *r
 		if a.isLate() {
 			in.late = a.overdue()
 		}
+		at := now()
+		in.at = toMicros(at)
 		changes, err := a.def.plan.apply(&n.rec, in)
 		if err != nil {
 			return err
 		}
-		if err := c.write(ctx, tx, n, a.row.version, n.happened(changes, m.who, m.why, now())); err != nil {
+		if err := c.write(ctx, tx, n, a.row.version, n.happened(changes, m.who, m.why, at)); err != nil {
 			return storeFailure{err}
 		}
 		next = n

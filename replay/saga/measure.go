@@ -3,7 +3,6 @@ package saga
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
@@ -19,7 +18,7 @@ func (c *Coordinator) measured(d *definition, do action) action {
 		began := time.Now()
 		after, err := do(ctx, tx, call, state)
 		m := view.Step{Saga: d.name, Name: call.Step, Undo: call.Undo, Took: time.Since(began)}
-		if !errors.Is(err, Wait) {
+		if !isWait(err) {
 			m.Err = err
 		}
 		c.cfg.Measure(m)

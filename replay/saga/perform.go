@@ -98,7 +98,7 @@ func (c *Coordinator) attempt(ctx context.Context, l *live, undoes bool) (wait t
 		after, err = checked(undoes)(do(ctx, nil, call, base))
 		return err
 	})
-	if err != nil && !errors.Is(err, Wait) {
+	if err != nil && !isWait(err) {
 		return c.failed(ctx, l, undoes, err)
 	}
 	return c.done(ctx, l, commitment{in: input{kind: kind, step: l.step}, change: func(_ context.Context, _ *sql.Tx, state []byte) ([]byte, error) {
@@ -112,7 +112,7 @@ var errWaits = errors.New("saga: an undo cannot wait for a reply: return nil whe
 // checked converts the result of an action: an undo must not wait.
 func checked(undoes bool) func(state []byte, err error) ([]byte, error) {
 	return func(state []byte, err error) ([]byte, error) {
-		if undoes && errors.Is(err, Wait) {
+		if undoes && isWait(err) {
 			return nil, errWaits
 		}
 		return state, err
@@ -134,7 +134,7 @@ func (c *Coordinator) outside(ctx context.Context, l *live, cancelable bool, cal
 	err := call(ctx)
 	a.has <- struct{}{} // whoever has it ends: commits do not go on waiting once the coordinator is closed
 	l.cancel = nil
-	if err != nil && !errors.Is(err, Wait) && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+	if err != nil && !isWait(err) && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return err
@@ -146,7 +146,7 @@ func (c *Coordinator) done(ctx context.Context, l *live, m commitment) (wait tim
 	err := c.commit(ctx, l.run, m)
 	switch {
 	case err == nil:
-		l.unsure, l.ask, l.marked, l.since, l.notBefore = false, false, false, time.Time{}, time.Time{}
+		l.unsure, l.ask, l.marked, l.notBefore = false, false, false, time.Time{}
 	case err == errChanged || c.open.Err() != nil:
 	case m.limit == 0: // it was done, and nothing but the store keeps it from being durable
 		c.cfg.Logger.Error("saga: the outcome of a step cannot be recorded", "saga", l.run.row.id, "step", l.run.def.steps[l.step].name, "err", err)
@@ -254,12 +254,12 @@ func (c *Coordinator) await(ctx context.Context, l *live) (wait time.Duration) {
 	if s.replyTimeout == 0 {
 		return 0
 	}
-	if l.since.IsZero() {
-		l.since = time.Now()
+	asked := fromMicros(a.row.rec.Steps[l.step].AskedAt)
+	if asked.IsZero() { // by a version that did not record it
+		asked = a.row.changed
 	}
-	if left := time.Until(l.since.Add(s.replyTimeout)); left > 0 {
+	if left := time.Until(asked.Add(s.replyTimeout)); left > 0 {
 		return left
 	}
-	l.since = time.Time{}
 	return c.failed(ctx, l, false, errNoReply)
 }

@@ -34,6 +34,7 @@ type stepRecord struct {
 	Parked  bool       `json:"parked,omitempty"`  // it has failed for good, and an operator must decide
 	Skipped bool       `json:"skipped,omitempty"` // an operator has decided that it is done, or undone
 	Asked   bool       `json:"asked,omitempty"`   // it has waited for a reply in vain: what it asked for may be done
+	AskedAt int64      `json:"askedAt,omitempty"` // since when it has waited for replies, or did last, in microseconds since 1970
 	Early   []byte     `json:"early,omitzero"`    // a reply that the step is still to take; nil for none
 	Replied []byte     `json:"replied,omitempty"` // the hash of the reply that was accepted
 	Taken   [][]byte   `json:"taken,omitempty"`   // the hashes of those after which it went on waiting

@@ -3,6 +3,9 @@ package saga_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +111,46 @@ func TestEarlyReply(t *testing.T) {
 		assert.Contains(t, string(ended(t, c, "2").State), "before")
 		assert.Equal(t, []string{"reserved", "replied", "shipped"}, effectsOf(t, store, "2"))
 	})
+}
+
+// TestWaitJoinedWithAFailure: an error that is joined with Wait is a failure, wherever it
+// comes from, and Wait that is only wrapped is Wait.
+func TestWaitJoinedWithAFailure(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	bad := map[string]func() error{
+		"joined":     func() error { return errors.Join(errAway, saga.Wait) },
+		"behind":     func() error { return fmt.Errorf("request: %w", errors.Join(saga.Wait, errAway)) },
+		"formatted":  func() error { return fmt.Errorf("%w, but %w", saga.Wait, errAway) },
+		"a panic":    func() error { panic(saga.Wait) },
+		"only other": func() error { return errors.Join(errAway) },
+	}
+	good := []error{saga.Wait, fmt.Errorf("for the bank: %w", saga.Wait), errors.Join(nil, saga.Wait), errors.Join(saga.Wait, fmt.Errorf("both: %w", saga.Wait))}
+	result := func(call saga.Call) error {
+		if fail := bad[call.Saga]; fail != nil {
+			return fail()
+		}
+		return good[len(call.Saga)]
+	}
+	remote := func(_ context.Context, call saga.Call, _ *order) error { return result(call) }
+	inTx := func(_ context.Context, _ *sql.Tx, call saga.Call, _ *order) error { return result(call) }
+	for name, step := range map[string]saga.Step[order]{"Do": {Do: remote}, "DoTx": {DoTx: inTx}} {
+		step.Name, step.MaxAttempts, step.Backoff = "ask", 2, quick
+		cfg := config(store)
+		cfg.Name = name
+		c := coordinator(t, cfg, saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{step}}))
+		for id := range bad {
+			start(t, c, store, id, order{})
+			run := ended(t, c, id)
+			assert.Equal(t, saga.Compensated, run.Status, "%s, %s", name, id)
+			assert.Equal(t, 2, count(run, saga.StepFailed), "%s, %s", name, id)
+		}
+		for i := range good[1:] {
+			id := strings.Repeat("+", i+1)
+			start(t, c, store, id, order{})
+			until(t, c, id, func(r saga.Run) bool { return r.Steps[0].Status == saga.Awaiting })
+		}
+		require.NoError(t, c.Close())
+	}
 }
 
 // TestNoReply: without a reply in time the step is done again, with the same key.

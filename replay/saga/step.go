@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -81,8 +83,10 @@ type Step[S any] struct {
 	Backoff dispatcher.Backoff
 	// Timeout bounds an attempt. Default: 30 s.
 	Timeout time.Duration
-	// ReplyTimeout bounds the wait for a reply; then the attempt has failed, and it is
-	// unknown whether the action was done. Default: 0, no bound but that of the run.
+	// ReplyTimeout bounds the wait for a reply, or for all of several, from the time at
+	// which the step was recorded as waiting, also while no coordinator is there; then the
+	// attempt has failed, and it is unknown whether the action was done. Default: 0, no
+	// bound but that of the run.
 	ReplyTimeout time.Duration
 	// MaxCalls bounds the calls of Do and Undo of this step, of all runs, that are under
 	// way at the same time (a bulkhead). Default: 0, no bound.
@@ -91,13 +95,31 @@ type Step[S any] struct {
 
 // Wait is returned by Do, or DoTx, of a step whose action is completed by a reply, see
 // [Coordinator.Reply]. The step keeps its keys, without a worker, until then. What DoTx
-// has written is committed.
+// has written is committed. It may be wrapped, to say what is waited for; but an error that
+// it is joined with is a failure.
 var Wait error = waiting{}
 
 // waiting is the type of Wait, which is no failure.
 type waiting struct{}
 
 func (waiting) Error() string { return "saga: the step is completed by a reply" }
+
+// isWait reports whether an error is Wait and nothing else: what it is joined with has
+// failed.
+func isWait(err error) bool {
+	switch e := err.(type) {
+	case waiting:
+		return true
+	case *contain.PanicError:
+		return false
+	case interface{ Unwrap() error }:
+		return isWait(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		list := e.Unwrap()
+		return len(list) > 0 && !slices.ContainsFunc(list, func(err error) bool { return !isWait(err) })
+	}
+	return false
+}
 
 // Found is what [Step].Find says of an action.
 type Found uint8

@@ -81,6 +81,36 @@ func TestTimeLimits(t *testing.T) {
 	})
 }
 
+// TestReplyTimeoutAcrossARestart: the wait for a reply counts from when the step asked, and
+// goes on while no coordinator is there; each attempt has a wait of its own.
+func TestReplyTimeoutAcrossARestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		d := saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{{Name: "ask", MaxAttempts: 2, ReplyTimeout: time.Minute,
+			Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1}, Do: waits,
+			OnReply: func(context.Context, *sql.Tx, saga.Call, *order, []byte) error { return saga.Wait }}}}
+		c := coordinator(t, inTime(store), saga.Register(d))
+		start(t, c, store, "1", order{})
+		for range 3 {
+			time.Sleep(25 * time.Second)
+			require.NoError(t, c.Reply(t.Context(), "1", "ask", []byte(time.Now().String())), "that is no end of the wait")
+			require.NoError(t, c.Close())
+			c = coordinator(t, inTime(store), saga.Register(d))
+		}
+		time.Sleep(time.Hour)
+		run, err := c.Run(t.Context(), "1")
+		require.NoError(t, err)
+		require.Equal(t, saga.Compensated, run.Status)
+		var at []time.Duration
+		for _, e := range run.History {
+			if e.Type == saga.StepFailed {
+				at = append(at, e.Time.Sub(run.Started))
+			}
+		}
+		assert.Equal(t, []time.Duration{time.Minute, 2*time.Minute + time.Second}, at)
+	})
+}
+
 // TestTimeOver: the time limit of a run counts while it waits for its keys, and while no
 // coordinator is there.
 func TestTimeOver(t *testing.T) {

@@ -14,6 +14,7 @@ type input struct {
 	err   string // of failed, gaveUp and undoFailed, and the cause of canceled and undo
 	ended bool   // of failed and undoFailed: the attempt was one that begins has counted
 	reply []byte // of early: the body; of completed, awaits and failed by a reply: its hash
+	at    int64  // the time, in microseconds since 1970
 	late  string // if the time limit has passed: the cause for which the run turns back
 }
 
@@ -126,6 +127,9 @@ func (t *transition) forward(in input) error {
 		s.Order = r.Order
 		t.tell(StepCompleted, in.step, "")
 	case in.kind == awaits:
+		if s.Status != Awaiting {
+			s.AskedAt = in.at
+		}
 		s.Status, s.Crashes = Awaiting, 0
 		if in.reply != nil { // there are more to come
 			s.Taken, s.Early, s.Replied = append(slices.Clip(s.Taken), in.reply), nil, nil

@@ -1,6 +1,9 @@
 package core
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // readOn reads the next page of held events, if there may be more.
 func (m *Machine) readOn(d *Decision) {
@@ -12,6 +15,9 @@ func (m *Machine) readOn(d *Decision) {
 	case d.Kind == giveUpFaults:
 		first := d.faults[0].Slots[0]
 		read.Key, read.From, read.Limit = first.Key, first.Number, 2 // those with the same number may contradict each other
+		if d.most > 0 {
+			read.Limit, read.Bytes = d.most, math.MaxInt64
+		}
 	}
 	d.to(dReading)
 	m.write(read)
@@ -38,10 +44,25 @@ func (m *Machine) decisionRead(d *Decision, page []*Event) {
 			d.from = page[len(page)-1].on(d.stream) + 1
 		}
 	case giveUpFaults:
-		fault := d.faults[0]
-		page = slices.DeleteFunc(page, func(e *Event) bool { return !sameNumbers(e.Slots, fault.Slots) })
+		page = d.find(page)
 	}
 	d.page = page
+}
+
+// find returns the failed event that is to be given up, of those that are held at its first
+// number. If there may be more of these than the page has, they are read again, with more.
+func (d *Decision) find(page []*Event) []*Event {
+	fault := d.faults[0]
+	first := fault.Slots[0]
+	later := func(s Slot) bool { return s.Key == first.Key && s.Number > first.Number }
+	whole := len(page) < d.most || len(page) == 0 || slices.ContainsFunc(page[len(page)-1].Slots, later)
+	page = slices.DeleteFunc(page, func(e *Event) bool { return !sameNumbers(e.Slots, fault.Slots) })
+	if whole || len(page) > 0 {
+		d.most = 0
+	} else {
+		d.most = max(4, 2*d.most)
+	}
+	return page
 }
 
 func sameNumbers(a, b []Slot) bool {
@@ -61,7 +82,7 @@ func (m *Machine) dealWith(d *Decision) (blocked bool) {
 			m.startSkip(d, toSkip{parts: Spans{{d.at, to}}, most: uint64(m.cfg.MaxSkip), counted: true})
 			return false
 		}
-		if d.Kind == giveUpFaults {
+		if d.Kind == giveUpFaults && d.most == 0 {
 			d.faults = d.faults[1:]
 		}
 		m.readOn(d)

@@ -28,6 +28,7 @@ type Decision struct {
 	from    uint64      // where the next page begins
 	page    []*Event    // held events to deal with, in order of their numbers
 	faults  []Fault     // failed events to give up
+	most    int         // if not 0: of giveUpFaults, how many events to read, since fewer had not the first of faults
 	skip    toSkip      // the numbers being counted and skipped
 	come    Spans       // numbers known to be held: found by reading, or held since it began
 	then    func(error) // called at the end

@@ -115,6 +115,32 @@ func TestBatchIsAChain(t *testing.T) {
 	}
 }
 
+// TestBatchIsTheHandlers: a goroutine that a handler leaves behind has the messages that the
+// handler was called with, whatever comes next.
+func TestBatchIsTheHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan []string, 2)
+		d := start(t, config{Workers: 1, BatchHandler: func(_ context.Context, jobs []*job) []error {
+			go func() {
+				time.Sleep(time.Minute)
+				var names []string
+				for _, j := range jobs {
+					names = append(names, j.name)
+				}
+				late <- names
+			}()
+			time.Sleep(time.Second)
+			return nil
+		}})
+		submit(t, d, newJob("first", nil, "k"))
+		synctest.Wait()
+		submit(t, d, newJob("a", nil, "k"), newJob("b", nil, "k"))
+		drain(t, d)
+		require.Equal(t, []string{"first"}, <-late)
+		require.Equal(t, []string{"a", "b"}, <-late)
+	})
+}
+
 // TestBatchFailsInTheMiddle: what came before has ended, what comes after is
 // untouched and no attempt of it counts.
 func TestBatchFailsInTheMiddle(t *testing.T) {

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -13,6 +14,7 @@ var (
 	errUnheld   = errors.New("dispatcher: Holds has failed in a handler of the chain")
 	errNotRun   = errors.New("dispatcher: Together has not called run")
 	errRunTwice = errors.New("dispatcher: Together has called run twice")
+	errRunLate  = errors.New("dispatcher: Together has not waited for run to return")
 )
 
 // isChain reports whether the batch of w runs in Together.
@@ -50,10 +52,29 @@ func (d *Dispatcher[M]) logUndone(head *task[M], n int, err error) {
 	}
 }
 
-// together calls Together. A panic is its error.
+// together calls Together. A panic is its error. If Together returns while run is under
+// way on another goroutine, run is waited for, since the handlers use the batch and its
+// keys, and the chain is undone. After that, run does nothing.
 func (w *worker[M]) together(run func(context.Context) error) (err error) {
+	busy := make(chan struct{}, 1) // has an element while run is under way, and in the end
+	defer func() {
+		select {
+		case busy <- struct{}{}:
+		default:
+			busy <- struct{}{}
+			err = cmp.Or(err, errRunLate)
+		}
+	}()
 	defer contain.Recover(&err)
-	return w.d.cfg.Together(w.d.work, run)
+	return w.d.cfg.Together(w.d.work, func(ctx context.Context) error {
+		select {
+		case busy <- struct{}{}:
+		default:
+			return errRunLate
+		}
+		defer func() { <-busy }()
+		return run(ctx)
+	})
 }
 
 // runChain calls the handlers of the batch, as long as they succeed, Config.ChainTime

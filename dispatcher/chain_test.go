@@ -124,6 +124,60 @@ func TestChain(t *testing.T) {
 	})
 }
 
+// TestTogetherReturnsBeforeRun: a Together that leaves run to a goroutine and does not
+// wait for it has made nothing final, and no handler runs beside others because of it.
+func TestTogetherReturnsBeforeRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		run, returns time.Duration // when
+		handled      []string
+	}{
+		"run is under way":     {0, time.Second / 2, []string{"busy", "a", "a", "b", "c", "d", "e"}},
+		"run has not begun":    {time.Second / 2, 0, []string{"busy", "a", "b", "c", "d", "e"}},
+		"run comes much later": {time.Hour, 0, []string{"busy", "a", "b", "c", "d", "e"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var chains *chains
+				var late error
+				returned := make(chan struct{})
+				chains = newChains(t, config{Together: func(ctx context.Context, run func(context.Context) error) error {
+					if chains.begun++; chains.begun > 1 {
+						return chains.together(ctx, run)
+					}
+					go func() {
+						defer close(returned)
+						time.Sleep(c.run)
+						late = run(context.WithValue(ctx, txKey{}, new(tx)))
+					}()
+					time.Sleep(c.returns)
+					return nil
+				}})
+				running, handled := 0, []string{"busy"}
+				special := map[string]func(context.Context) error{}
+				for _, name := range []string{"a", "b", "c", "d", "e"} {
+					special[name] = func(context.Context) error {
+						running++
+						handled = append(handled, name)
+						require.Equal(t, 1, running)
+						time.Sleep(time.Second)
+						running--
+						return nil
+					}
+				}
+				chains.gathered(special)
+				chains.succeeded()
+				<-returned
+				require.Equal(t, c.handled, handled)
+				require.Equal(t, []string{"a alone", "b", "c", "d", "e alone"}, chains.committed)
+				require.Contains(t, chains.log.String(), "chain undone")
+				if c.run > 0 {
+					require.ErrorContains(t, late, "has not waited for run")
+				}
+			})
+		})
+	}
+}
+
 // TestChainUndone: when a handler of a chain fails, however it does, those that ran
 // run again by themselves, in order, and what it got to is told once, with the
 // attempts that it had by itself. What is behind goes on in chains.

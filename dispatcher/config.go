@@ -37,9 +37,7 @@ type Handler[M any] func(ctx context.Context, m M) error
 // The context has the values of the context that the first message was
 // submitted with.
 //
-// ms is valid until the handler returns: its memory is reused for the next
-// batch, so a handler that keeps messages must copy them. The result slice is
-// not kept.
+// ms is the handler's, also when that has returned. The result slice is not kept.
 type BatchHandler[M any] func(ctx context.Context, ms []M) []error
 
 // Together runs the handlers of a chain of messages as one unit of work, such as a
@@ -51,7 +49,8 @@ type BatchHandler[M any] func(ctx context.Context, ms []M) []error
 // the handlers' contexts then have. run calls the handlers one after the other, and
 // returns an error if one of them failed or the work has to be undone for another
 // reason. If it returns nil, Together makes the work final and returns nil;
-// otherwise, or if that fails, it undoes the work and returns an error:
+// otherwise, or if that fails, it undoes the work and returns an error. It must not
+// return before run has, else the chain counts as undone:
 //
 //	func(ctx context.Context, run func(ctx context.Context) error) error {
 //		tx, err := db.BeginTx(ctx, nil)

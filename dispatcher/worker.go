@@ -26,7 +26,6 @@ type worker[M any] struct {
 	chain     int       // handlers of batch called so far in a call of Together
 	begun     time.Time // of the attempt under way, if a message of batch is sampled
 	one       [1]error  // scratch for results
-	messages  []M       // scratch for BatchHandler
 
 	host   host               // of the contexts of its handlers
 	scopes []scope            // contexts for the next attempts
@@ -137,16 +136,14 @@ func (w *worker[M]) call(h *host, t *task[M]) (err error) {
 // callBatch runs the batch handler.
 func (w *worker[M]) callBatch() []error {
 	n := len(w.batch)
-	for _, t := range w.batch {
-		w.messages = append(w.messages, t.msg)
+	// Not reused: a goroutine that outlives the handler would find the next messages there.
+	messages := make([]M, n)
+	for i, t := range w.batch {
+		messages[i] = t.msg
 	}
-	defer func() {
-		clear(w.messages)
-		w.messages = w.messages[:0]
-	}()
 	ctx := w.begin(&w.host, w.batch[0])
 	defer w.end()
-	results, err := w.batchResults(ctx)
+	results, err := w.batchResults(ctx, messages)
 	switch {
 	case err != nil:
 		return FailAll(err, n)
@@ -163,9 +160,9 @@ func (w *worker[M]) callBatch() []error {
 }
 
 // batchResults calls the batch handler; err is its panic.
-func (w *worker[M]) batchResults(ctx context.Context) (results []error, err error) {
+func (w *worker[M]) batchResults(ctx context.Context, messages []M) (results []error, err error) {
 	defer contain.Recover(&err)
-	results = w.d.cfg.BatchHandler(ctx, w.messages)
+	results = w.d.cfg.BatchHandler(ctx, messages)
 	return slices.Clone(results), nil // the slice stays the handler's
 }
 

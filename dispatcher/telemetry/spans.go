@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -47,13 +48,20 @@ type Spans struct {
 	parent bool
 
 	mu   sync.Mutex
-	open map[uint64]*attempt // by the message's ID
+	open map[uint64]*attempts // by the message's ID
 }
 
-// attempt is what is known of a message from when it has waited, or its handler has begun.
+// attempts is what is known of a message from when it has waited, or its handler has begun.
+// Events come late: the next attempt may have begun when the end of one is observed. That
+// is an event about the first attempt that had begun by then.
+type attempts struct {
+	waits []wait    // that were observed, of the first attempt
+	begun []attempt // in order; none before the handler has begun
+}
+
 type attempt struct {
-	waits []wait
-	span  trace.Span // nil before the handler has begun
+	span trace.Span
+	at   time.Time
 }
 
 // wait is the beginning of a wait.
@@ -72,7 +80,7 @@ func NewSpans(cfg SpansConfig) (*Spans, error) {
 	}
 	return &Spans{
 		tracer: cfg.Provider.Tracer(Scope, trace.WithSchemaURL(semconv.SchemaURL)),
-		name:   cfg.Name, parent: cfg.Parent, open: map[uint64]*attempt{},
+		name:   cfg.Name, parent: cfg.Parent, open: map[uint64]*attempts{},
 	}, nil
 }
 
@@ -108,18 +116,20 @@ func (s *Spans) Begin(ctx context.Context, creation trace.SpanContext, attribute
 	case creation.IsValid():
 		options = append(options, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: creation}))
 	}
-	ctx, span := s.tracer.Start(ctx, "process "+s.name, options...)
+	begun := time.Now()
+	ctx, span := s.tracer.Start(ctx, "process "+s.name, append(options, trace.WithTimestamp(begun))...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.get(info.ID).span = span
+	a := s.get(info.ID)
+	a.begun = append(a.begun, attempt{span, begun})
 	return ctx, func() { span.AddEvent("returned") }
 }
 
 // get returns what is known of a message. It needs mu.
-func (s *Spans) get(id uint64) *attempt {
+func (s *Spans) get(id uint64) *attempts {
 	a := s.open[id]
 	if a == nil {
-		a = new(attempt)
+		a = new(attempts)
 		s.open[id] = a
 	}
 	return a
@@ -134,7 +144,7 @@ func Observer[M any](s *Spans) func(dispatcher.Event[M]) {
 		case dispatcher.Blocked:
 			s.blocked(e.ID, wait{[]attribute.KeyValue{attribute.String("interlock.key", e.Key.String()), attribute.Int64("interlock.blocker", int64(e.Blocker))}, at})
 		case dispatcher.Retried, dispatcher.Parked, dispatcher.Widened, dispatcher.Undone, dispatcher.Halted, dispatcher.Finished:
-			s.end(e.ID, e.Kind.String(), e.Err, at)
+			s.end(e.ID, e.Kind.String(), e.Err, e.Time)
 		}
 	}
 }
@@ -146,24 +156,41 @@ func (s *Spans) blocked(id uint64, w wait) {
 	a.waits = append(a.waits, w)
 }
 
-// end completes the span of an attempt.
-func (s *Spans) end(id uint64, what string, err error, at trace.SpanEventOption) {
-	s.mu.Lock()
-	a := s.open[id]
-	delete(s.open, id)
-	s.mu.Unlock()
-	if a == nil || a.span == nil {
-		return // it was given up before it began
+// end completes the span of an attempt that ended at a time.
+func (s *Spans) end(id uint64, what string, err error, when time.Time) {
+	span, waits := s.take(id, when)
+	if span == nil {
+		return // it was given up, or went back, before it began
 	}
-	for _, w := range a.waits {
-		a.span.AddEvent("blocked", w.at, trace.WithAttributes(w.attributes...))
+	at := trace.WithTimestamp(when)
+	for _, w := range waits {
+		span.AddEvent("blocked", w.at, trace.WithAttributes(w.attributes...))
 	}
 	if err != nil {
-		a.span.AddEvent(what, at, trace.WithAttributes(semconv.ExceptionMessage(err.Error())))
-		a.span.SetAttributes(semconv.ErrorTypeKey.String(errorTypes[errorType(err)]))
-		a.span.SetStatus(codes.Error, err.Error())
+		span.AddEvent(what, at, trace.WithAttributes(semconv.ExceptionMessage(err.Error())))
+		span.SetAttributes(semconv.ErrorTypeKey.String(errorTypes[errorType(err)]))
+		span.SetStatus(codes.Error, err.Error())
 	} else if what != dispatcher.Finished.String() {
-		a.span.AddEvent(what, at)
+		span.AddEvent(what, at)
 	}
-	a.span.End(at)
+	span.End(at)
+}
+
+// take removes the first attempt of a message that had begun at a time; the span is nil if
+// there is none.
+func (s *Spans) take(id uint64, when time.Time) (span trace.Span, waits []wait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.open[id]
+	if a == nil {
+		return nil, nil
+	}
+	waits, a.waits = a.waits, nil
+	if len(a.begun) > 0 && !a.begun[0].at.After(when) {
+		span, a.begun = a.begun[0].span, a.begun[1:]
+	}
+	if len(a.begun) == 0 {
+		delete(s.open, id)
+	}
+	return span, waits
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -72,6 +73,44 @@ func TestSpans(t *testing.T) {
 		}
 		assert.Equal(t, map[time.Duration][]string{time.Second: {"returned"}, 5 * time.Second: {"returned"}, 0: {"returned", "parked"}}, took)
 		assert.Len(t, made, 4)
+		require.NoError(t, provider.Shutdown(t.Context()))
+	})
+}
+
+// TestSpansOfALateObserver: each attempt has a span that ends with it, also if the next one
+// has begun before the observer gets to that.
+func TestSpansOfALateObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exporter := tracetest.NewInMemoryExporter()
+		provider := sdk.NewTracerProvider(sdk.WithSyncer(exporter))
+		spans, err := telemetry.NewSpans(telemetry.SpansConfig{Provider: provider, Name: "jobs"})
+		require.NoError(t, err)
+		observe := telemetry.Observer[job](spans)
+		attempts := 0
+		cfg := dispatcher.Config[job]{
+			MaxAttempts: 3, Backoff: dispatcher.Backoff{Initial: time.Second, Jitter: -1},
+			Observer: func(e dispatcher.Event[job]) { time.Sleep(time.Hour); observe(e) },
+		}
+		d := start(t, cfg, telemetry.Handler(spans, func(ctx context.Context, _ job) error {
+			attempts++
+			time.Sleep(time.Duration(attempts) * time.Minute)
+			if attempts < 3 {
+				return errors.New("failed")
+			}
+			return nil
+		}))
+		require.NoError(t, d.Submit(t.Context(), job{"a", nil}))
+		require.NoError(t, d.Drain(t.Context()))
+		require.NoError(t, d.Close())
+
+		var took []time.Duration
+		var failed []bool
+		for _, s := range exporter.GetSpans() {
+			took = append(took, s.EndTime.Sub(s.StartTime))
+			failed = append(failed, s.Status.Code == codes.Error)
+		}
+		assert.Equal(t, []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute}, took)
+		assert.Equal(t, []bool{true, true, false}, failed)
 		require.NoError(t, provider.Shutdown(t.Context()))
 	})
 }

@@ -40,7 +40,7 @@ func TestFailureThatNobodyIsToldOf(t *testing.T) {
 	require.Contains(t, log.String(), errBoom.Error())
 }
 
-// The log says who gave a message up, and why.
+// The log says who resumed a message or gave it up, and why.
 func TestTheOperatorIsInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -53,8 +53,11 @@ func TestTheOperatorIsInTheLog(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, d.Submit(t.Context(), 1))
 		synctest.Wait()
+		require.NoError(t, d.Resume(dispatcher.WithOperator(t.Context(), "bob", "case 16"), d.Parked()[0].ID))
+		synctest.Wait()
 		require.NoError(t, d.Skip(dispatcher.WithOperator(t.Context(), "ann", "case 17"), d.Parked()[0].ID))
 		require.NoError(t, d.Close())
+		require.Contains(t, log.String(), `msg="message resumed by an operator" claim="without keys" id=1 operator=bob why="case 16"`)
 		require.Contains(t, log.String(), `operator=ann why="case 17" err=`)
 	})
 	who, why := dispatcher.OperatorOf(t.Context())

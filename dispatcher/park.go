@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,37 +71,55 @@ func (d *Dispatcher[M]) parked() []ParkedMessage[M] {
 // [ErrNotParked] or [ErrClosed], or that of ctx if it has ended, which is
 // checked first.
 func (d *Dispatcher[M]) Resume(ctx context.Context, id uint64) error {
+	return d.resume(ctx, id, anyParking)
+}
+
+func (d *Dispatcher[M]) resume(ctx context.Context, id uint64, seen parking) error {
 	if ctx.Err() != nil {
 		return endOf(ctx)
 	}
+	m, claim, err := d.reopen(id, seen)
+	if err == nil {
+		d.cfg.Logger.Warn("message resumed by an operator", append(d.about(id, m, claim), operatorAttrs(ctx)...)...)
+	}
+	return err
+}
+
+// reopen lets a parked message be tried again, and returns it with its claim.
+func (d *Dispatcher[M]) reopen(id uint64, seen parking) (m M, claim []lockkeys.Request, err error) {
 	d.mu.Lock()
 	defer d.letGo()
-	t, err := d.unparkLocked(id)
+	t, err := d.unparkLocked(id, seen)
 	if err != nil {
-		return err
+		return m, nil, err
 	}
+	m, claim = t.msg, slices.Clone(t.claim.Requests())
 	t.extra.spent = int(t.attempts)
 	d.emitLocked(Resumed, t, -1, nil)
 	d.reopenLocked(t)
-	return nil
+	return m, claim, nil
 }
 
 // Skip gives up a parked message and releases its keys, so that the messages
 // behind it go on. Its result wraps [ErrSkipped] and the error that parked it.
 // The errors of Skip are those of [Dispatcher.Resume].
-func (d *Dispatcher[M]) Skip(ctx context.Context, id uint64) error { return d.giveUp(ctx, id, false) }
+func (d *Dispatcher[M]) Skip(ctx context.Context, id uint64) error {
+	return d.giveUp(ctx, id, anyParking, false)
+}
 
 // Drop gives up a parked message and all accepted ones that conflict with it;
 // their results wrap [ErrSkipped]. To find them, it considers everything in the
 // queue, whatever the policy's window. The errors of Drop are those of
 // [Dispatcher.Resume].
-func (d *Dispatcher[M]) Drop(ctx context.Context, id uint64) error { return d.giveUp(ctx, id, true) }
+func (d *Dispatcher[M]) Drop(ctx context.Context, id uint64) error {
+	return d.giveUp(ctx, id, anyParking, true)
+}
 
-func (d *Dispatcher[M]) giveUp(ctx context.Context, id uint64, related bool) error {
+func (d *Dispatcher[M]) giveUp(ctx context.Context, id uint64, seen parking, related bool) error {
 	if ctx.Err() != nil {
 		return endOf(ctx)
 	}
-	leaving, err := d.leave(id, related)
+	leaving, err := d.leave(id, seen, related)
 	if err != nil {
 		return err
 	}
@@ -126,10 +145,10 @@ func (d *Dispatcher[M]) giveUp(ctx context.Context, id uint64, related bool) err
 // it from the parked and the waiting ones, to be given up. They stay in
 // mu.closed until they have ended. Its cost is linear in the queue and in the
 // conflicting messages.
-func (d *Dispatcher[M]) leave(id uint64, related bool) (leaving []*task[M], err error) {
+func (d *Dispatcher[M]) leave(id uint64, seen parking, related bool) (leaving []*task[M], err error) {
 	d.mu.Lock()
 	defer d.letGo()
-	t, err := d.unparkLocked(id)
+	t, err := d.unparkLocked(id, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -168,15 +187,23 @@ func (d *Dispatcher[M]) considerAllLocked() {
 	}
 }
 
+// parking tells the times from each other that a message was parked: by the attempts
+// before.
+type parking int
+
+const anyParking parking = -1
+
 // unparkLocked removes a message from the parked ones. It keeps its keys, and
 // those behind it stay there.
-func (d *Dispatcher[M]) unparkLocked(id uint64) (*task[M], error) {
+func (d *Dispatcher[M]) unparkLocked(id uint64, seen parking) (*task[M], error) {
 	t := d.mu.parked[id]
 	switch {
 	case d.mu.closing:
 		return nil, ErrClosed
 	case t == nil:
 		return nil, ErrNotParked
+	case seen != anyParking && seen != parking(t.attempts):
+		return nil, fmt.Errorf("%w as it was seen: it was resumed and has failed again: look again", ErrNotParked)
 	}
 	delete(d.mu.parked, id)
 	return t, nil

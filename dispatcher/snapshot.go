@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,8 +130,8 @@ func (d *Dispatcher[M]) snapshot() Snapshot[M] {
 func byID[M any](a, b MessageInfo[M]) int { return cmp.Compare(a.ID, b.ID) }
 
 // consideredLocked returns all messages considered so far, each with the worker that
-// runs it or -1: first those that hold their keys, except parked ones, then those that
-// wait, then those that are parked or behind a parked one.
+// runs it or -1: first those that hold their keys, parked ones last and in the order of
+// arrival, then those that wait.
 func (d *Dispatcher[M]) consideredLocked() iter.Seq2[*task[M], int] {
 	return func(yield func(*task[M], int) bool) {
 		for _, w := range d.mu.workers {
@@ -150,9 +151,19 @@ func (d *Dispatcher[M]) consideredLocked() iter.Seq2[*task[M], int] {
 				return
 			}
 		}
-		for _, list := range []*taskList[M]{&d.mu.finished, &d.mu.waiting, &d.mu.aside, &d.mu.beyond} {
+		for t := d.mu.finished.first; t != nil; t = t.next {
+			if !yield(t, -1) {
+				return
+			}
+		}
+		for _, t := range slices.SortedFunc(maps.Values(d.mu.parked), byArrival) {
+			if !yield(t, -1) {
+				return
+			}
+		}
+		for _, list := range []*taskList[M]{&d.mu.waiting, &d.mu.aside, &d.mu.beyond} {
 			for t := list.first; t != nil; t = t.next {
-				if !yield(t, -1) {
+				if t.state != StateParked && !yield(t, -1) {
 					return
 				}
 			}

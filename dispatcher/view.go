@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
 	"github.com/interlock-go/interlock/lockkeys"
@@ -53,31 +51,35 @@ func (d *Dispatcher[M]) View(_ context.Context, q view.Query) (view.View, error)
 	return v, nil
 }
 
-// target names a message for Act: with the time when the dispatcher was made, since the
-// next one, after a restart, gives its messages the same IDs.
-func (d *Dispatcher[M]) target(id uint64) string {
-	return fmt.Sprintf("%d/%d", d.made.UnixNano(), id)
+// target names a parked message for Act: with the time when the dispatcher was made, since
+// the next one, after a restart, gives its messages the same IDs; and with its attempts,
+// since an operator who has seen one failure has decided nothing about the next.
+func (d *Dispatcher[M]) target(id uint64, seen parking) string {
+	return fmt.Sprintf("%d/%d/%d", d.made.UnixNano(), id, seen)
 }
 
 // Act implements [view.Operated] with Resume, Skip and Drop. The target is that of a
 // message in a View of this dispatcher; the error wraps [ErrNotParked] for one of another,
-// as before a restart.
+// as before a restart, and for one that was resumed since and is parked again.
 func (d *Dispatcher[M]) Act(ctx context.Context, a view.Action) error {
-	_, digits, _ := strings.Cut(a.Target, "/")
-	id, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil {
+	var (
+		made int64
+		id   uint64
+		seen parking
+	)
+	if _, err := fmt.Sscanf(a.Target, "%d/%d/%d", &made, &id, &seen); err != nil {
 		return fmt.Errorf("%w: %.80q is no message", view.ErrAction, a.Target)
 	}
-	if a.Target != d.target(id) {
+	if a.Target != d.target(id, seen) {
 		return fmt.Errorf("%w: it was one of an earlier process: look again", ErrNotParked)
 	}
 	switch a.Name {
 	case view.Resume:
-		return d.Resume(ctx, id)
+		return d.resume(ctx, id, seen)
 	case view.Skip:
-		return d.Skip(ctx, id)
+		return d.giveUp(ctx, id, seen, false)
 	case view.Drop:
-		return d.Drop(ctx, id)
+		return d.giveUp(ctx, id, seen, true)
 	}
 	return fmt.Errorf("%w: %.80q: use resume, skip or drop", view.ErrAction, a.Name)
 }
@@ -196,7 +198,7 @@ func (d *Dispatcher[M]) viewOf(m MessageInfo[M], behind int) view.Message {
 		v.Claim = append(v.Claim, requestOf(r))
 	}
 	if m.State == StateParked {
-		v.Target, v.Actions = d.target(m.ID), []string{view.Resume, view.Skip, view.Drop}
+		v.Target, v.Actions = d.target(m.ID, parking(m.Attempts)), []string{view.Resume, view.Skip, view.Drop}
 	}
 	return v
 }

@@ -70,9 +70,9 @@ func TestView(t *testing.T) {
 		require.True(t, after.Stalled)
 		require.Empty(t, after.Actions)
 
-		t.Log("no more than asked for")
+		t.Log("no more than asked for, parked ones first")
 		v = look(view.Query{Limit: 2})
-		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814"}, names(v))
+		require.Equal(t, []string{"transfer 812", "deposit 813", "broken"}, names(v))
 		require.Equal(t, 3, v.Hidden)
 
 		t.Log("a key, and what it waits for")
@@ -88,7 +88,7 @@ func TestView(t *testing.T) {
 		require.ErrorIs(t, act("skip", "client"), view.ErrAction)
 		other := strings.Replace(broken.Target, fmt.Sprint("/", broken.ID), fmt.Sprint("/", transfer.ID), 1)
 		require.ErrorIs(t, act("skip", other), dispatcher.ErrNotParked)
-		require.ErrorContains(t, act("skip", fmt.Sprint("17/", broken.ID)), "an earlier process", "a page that is older than a restart")
+		require.ErrorContains(t, act("skip", fmt.Sprint("17/", broken.ID, "/1")), "an earlier process", "a page that is older than a restart")
 		require.NoError(t, act("skip", broken.Target))
 		synctest.Wait()
 		require.Equal(t, []string{"transfer 812", "deposit 813", "check 814", "after both"}, names(look(view.Query{})))
@@ -96,5 +96,68 @@ func TestView(t *testing.T) {
 		_, err = d.Shutdown(t.Context())
 		require.NoError(t, err)
 		require.True(t, look(view.Query{}).Stopped)
+	})
+}
+
+// TestViewParkedFirst: what an operator must decide about is among what a view is limited to.
+func TestViewParkedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Failure: dispatcher.Park})
+		fails := func(context.Context) error { return dispatcher.Permanent(errBoom) }
+		submit(t, d, newJob("slow", takes(time.Hour, nil), "a"))
+		for range 10 {
+			submit(t, d, newJob("waits", nil, "a"))
+		}
+		submit(t, d, newJob("broken", fails, "b"), newJob("behind", nil, "b"), newJob("broken too", fails, "c"))
+		synctest.Wait()
+		v, err := d.View(t.Context(), view.Query{Limit: 3})
+		require.NoError(t, err)
+		var ids []uint64
+		for _, m := range v.Messages {
+			ids = append(ids, m.ID)
+		}
+		require.Equal(t, []uint64{1, 2, 12, 14}, ids)
+		require.Equal(t, 10, v.Hidden)
+		require.Len(t, d.Snapshot().Messages, 14)
+	})
+}
+
+// TestActOnWhatWasSeen: a page shows a failure, and another operator resumes the message,
+// which fails in another way: the first one has decided nothing about that.
+func TestActOnWhatWasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		var results []error
+		d := start(t, config{Failure: dispatcher.Park, MaxAttempts: 1})
+		require.NoError(t, d.Submit(t.Context(), newJob("m", func(context.Context) error {
+			attempts++
+			return fmt.Errorf("failure %d", attempts)
+		}, "k"), dispatcher.OnDone(func(_ *job, err error) { results = append(results, err) })))
+		synctest.Wait()
+		look := func() view.Message {
+			v, err := d.View(t.Context(), view.Query{})
+			require.NoError(t, err)
+			require.Len(t, v.Messages, 1)
+			return v.Messages[0]
+		}
+		act := func(name string, m view.Message) error {
+			return d.Act(t.Context(), view.Action{Name: name, Target: m.Target})
+		}
+		first := look()
+		require.Equal(t, "failure 1", first.Err)
+		require.NoError(t, act("resume", first))
+		synctest.Wait()
+		second := look()
+		require.Equal(t, "failure 2", second.Err)
+		for _, name := range second.Actions {
+			require.ErrorIs(t, act(name, first), dispatcher.ErrNotParked)
+			require.ErrorContains(t, act(name, first), "has failed again")
+		}
+		require.Equal(t, 2, attempts)
+		require.Empty(t, results)
+		require.NoError(t, act("skip", second))
+		require.Len(t, results, 1)
+		require.ErrorIs(t, results[0], dispatcher.ErrSkipped)
+		require.ErrorContains(t, results[0], "failure 2")
 	})
 }

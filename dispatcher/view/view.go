@@ -47,7 +47,8 @@ var ErrAction = errors.New("view: no such action")
 
 // Query says what is looked for; its zero value asks for an overview.
 type Query struct {
-	// Limit bounds the messages that wait, and the rows of a table. Default: 100.
+	// Limit bounds the messages that are parked or wait, parked ones first, and the rows of
+	// a table. Default: 100.
 	Limit int
 	// ID, if it is not 0, asks for the message with this ID and for those that it waits
 	// for, directly or not.

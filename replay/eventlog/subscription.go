@@ -37,7 +37,10 @@ type SubscriptionConfig struct {
 	// once like the others, but they are not decoded, have no keys of their own, and no
 	// handler is called. The types may be others after a restart; but an entry that was
 	// parked since the handler has failed for it stays parked when it is resumed, until its
-	// type is named again or it is skipped. Default: all.
+	// type is named again or it is skipped. That is not so for one that was parked since it
+	// could not be decoded, nor for those that are held behind a parked one: no handler was
+	// called for them, and they are passed over if their types are not named any more.
+	// Default: all.
 	Types []string
 	// Keys derives the lock keys of an entry. Default: the streams of its event, each
 	// exclusively: so the entries of a stream are handled in their order, and those of
@@ -237,7 +240,9 @@ func Subscribe(ctx context.Context, l *Log, config SubscriptionConfig) (*Subscri
 }
 
 // Sequencer returns the sequencer of the subscription, for operators: its parkings are
-// those of the subscription, on the streams of [Partition]. Do not offer events to it.
+// those of the subscription, on the streams of [Partition]. To decide about a parking as it
+// was seen, and not about what has failed since, pass its [ordering.Parking.Target] to
+// [ordering.Sequencer.Act]. Do not offer events to it.
 func (s *Subscription) Sequencer() *ordering.Sequencer[Entry] { return s.sequencer }
 
 // Err returns nil while the subscription works, and otherwise why it does not: an error

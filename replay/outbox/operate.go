@@ -18,6 +18,10 @@ import (
 // Resume makes a relay try a parked event, identified by its ID, again, as many
 // times as a new one. The relay need not be in this process. The error wraps
 // [ErrNotParked] or the error of the database.
+//
+// Resume, Skip and Drop name an event, so they never decide about another one. If it was
+// parked again meanwhile, with another error, they decide about that; and Drop gives up what
+// is behind it by then.
 func (o *Outbox) Resume(ctx context.Context, event string) error {
 	return o.operate(ctx, "resumed", event, func(*sql.Tx, int64, string) (int64, error) { return 0, nil })
 }

@@ -36,6 +36,10 @@ func (c *Coordinator) Resume(ctx context.Context, id string) error {
 // Skip lets a parked run go on as if what has failed was done: the step counts as
 // completed, or while the run is compensated, as undone. So it is for operators who
 // have done that by hand. The errors are those of Resume.
+//
+// Resume, Skip, Drop and Undo decide about the run as it is by then: Skip called twice may
+// skip a step that has failed since, which its caller has not seen. To decide about a run as
+// it was seen, pass its [Run.Target] to [Coordinator.Act].
 func (c *Coordinator) Skip(ctx context.Context, id string) error {
 	return c.operate(ctx, "skipped", id, input{kind: skip}, time.Time{})
 }

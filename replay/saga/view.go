@@ -113,7 +113,7 @@ func rowOf(r Run) view.Row {
 	row := view.Row{
 		Cells: []string{r.ID, fmt.Sprintf("%s v%d", r.Definition, r.Version), r.Status.String(), step, failed,
 			strings.Join(kept, ", "), r.Changed.UTC().Format(time.DateTime)},
-		Target: targetOf(r), Actions: []string{actRetry, actUndo},
+		Target: r.Target(), Actions: []string{actRetry, actUndo},
 	}
 	if r.Status == Parked {
 		row.Actions = []string{view.Resume, view.Skip, view.Drop, actUndo}
@@ -121,11 +121,12 @@ func rowOf(r Run) view.Row {
 	return row
 }
 
-// targetOf names a run as it is: its ID and the time of its last change.
-func targetOf(r Run) string { return fmt.Sprintf("%s @%d", r.ID, toMicros(r.Changed)) }
+// Target names the run as it was when it was read, by its ID and the time of its last change,
+// for [Coordinator.Act].
+func (r Run) Target() string { return fmt.Sprintf("%s @%d", r.ID, toMicros(r.Changed)) }
 
 // Act implements [view.Operated] with Resume, Skip, Drop, "retry" and "undo". The target is
-// that of a row of the View. If something has happened to the run since, nothing is done,
+// that of a row of the View, see [Run.Target]. If something has happened to the run since, nothing is done,
 // and the error wraps [ErrNotParked] or [ErrNotStuck]: another step is not skipped in place
 // of the one that an operator has seen.
 func (c *Coordinator) Act(ctx context.Context, a view.Action) error {

@@ -67,7 +67,7 @@ func (d *Dispatcher[M]) Act(ctx context.Context, a view.Action) error {
 		id   uint64
 		seen parking
 	)
-	if _, err := fmt.Sscanf(a.Target, "%d/%d/%d", &made, &id, &seen); err != nil {
+	if _, err := fmt.Sscanf(a.Target, "%d/%d/%d", &made, &id, &seen); err != nil || seen < 0 {
 		return fmt.Errorf("%w: %.80q is no message", view.ErrAction, a.Target)
 	}
 	if a.Target != d.target(id, seen) {

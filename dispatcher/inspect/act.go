@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
 // maxForm bounds what an action may send, and actAtMost how long it is waited for.
@@ -30,7 +31,8 @@ func (in *Inspector) serveAct(w http.ResponseWriter, r *http.Request) {
 	deed, status, err := in.act(r)
 	if err != nil {
 		if deed.Source != "" {
-			deed.Err = in.config.Redact(err.Error())
+			deed.Err = in.config.Redact(contain.Text(err))
+			err = errors.New(deed.Err) // as it may be shown
 			in.audit.add(deed)
 			in.config.Logger.Warn("inspect: an action could not be done", attrs(deed)...)
 		}
@@ -96,7 +98,8 @@ func (in *Inspector) act(r *http.Request) (deed Deed, status int, err error) {
 	// What becomes of it is waited for, and listed, also if the operator goes away meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actAtMost)
 	defer cancel()
-	if err := operated.Act(dispatcher.WithOperator(ctx, who, deed.Why), a); err != nil {
+	err = contain.Apart(func() error { return operated.Act(dispatcher.WithOperator(ctx, who, deed.Why), a) })
+	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it is not known whether it was done, after %v: look again: %w", actAtMost, err)
 		}

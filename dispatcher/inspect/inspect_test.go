@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -226,7 +227,9 @@ func TestActions(t *testing.T) {
 	var seen inspect.Seen
 	b.getJSON(t, "/ops/interlock/view.json?q=%233", &seen)
 	target := seen.Messages[0].Target
-	of := func(id string) string { return strings.TrimSuffix(target, "3") + id }
+	parts := strings.Split(target, "/") // when the dispatcher was made, ID, attempts
+	require.Len(t, parts, 3)
+	of := func(id string) string { return parts[0] + "/" + id + "/" + parts[2] }
 	skip := url.Values{"source": {"transfers"}, "action": {"skip"}, "target": {target}, "why": {"the client has closed the account"}}
 	with := func(name, value string) url.Values {
 		form := url.Values{}
@@ -245,6 +248,7 @@ func TestActions(t *testing.T) {
 		"from another site":    {skip, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden, "cross-origin"},
 		"another source":       {with("source", "x"), nil, http.StatusNotFound, "no such source"},
 		"another action":       {with("action", "burn"), nil, http.StatusBadRequest, "use resume, skip or drop"},
+		"no attempts":          {with("target", parts[0]+"/3/-1"), nil, http.StatusBadRequest, "is no message"},
 		"no ID":                {with("target", "client"), nil, http.StatusBadRequest, "is no message"},
 		"one that is not":      {with("target", of("77")), nil, http.StatusConflict, "no parked message"},
 		"one that waits":       {with("target", of("1")), nil, http.StatusConflict, "no parked message"},
@@ -322,6 +326,48 @@ func TestRedact(t *testing.T) {
 	}
 	_, body := b.get(t, "/ops/interlock/?tab=parked")
 	assert.Contains(t, body, "key client/1")
+}
+
+// broken is a source whose actions fail in other ways than by an error.
+type broken struct{ ends func() }
+
+func (broken) View(context.Context, view.Query) (view.View, error) {
+	return view.View{Kind: "broken"}, nil
+}
+
+func (b broken) Act(context.Context, view.Action) error {
+	b.ends()
+	return nil
+}
+
+// What has become of an action is told to whoever asked for it, and listed, however it
+// fails, and as it may be shown.
+func TestAnActionThatPanics(t *testing.T) {
+	for name, ends := range map[string]func(){
+		"a panic":        func() { panic("payment 7 is lost") },
+		"runtime.Goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBank(t, true, func(c *inspect.Config) {
+				c.Redact = func(text string) string { return strings.ReplaceAll(text, "payment 7", "***") }
+				c.Sources = append(c.Sources, inspect.Named{Name: "broken", Source: broken{ends}})
+			})
+			form := url.Values{"source": {"broken"}, "action": {"skip"}, "target": {"7"}, "why": {"because"}}
+			status, body := b.act(t, form)
+			assert.Equal(t, http.StatusConflict, status)
+			assert.NotContains(t, body, "payment 7")
+			form.Set("back", "tab=parked")
+			status, body = b.act(t, form)
+			assert.Equal(t, http.StatusConflict, status)
+			assert.Contains(t, body, "It could not be done")
+			assert.NotContains(t, body, "payment 7")
+			var deeds []inspect.Deed
+			b.getJSON(t, "/ops/interlock/audit.json", &deeds)
+			require.Len(t, deeds, 2)
+			assert.NotEmpty(t, deeds[0].Err)
+			assert.NotContains(t, deeds[0].Err, "payment 7")
+		})
+	}
 }
 
 func TestHeaders(t *testing.T) {

@@ -155,8 +155,7 @@ func (t *term) end() {
 	}
 }
 
-// shutdown calls Shutdown. A panic counts as its error.
-func (t *term) shutdown(ctx context.Context) (err error) {
-	defer contain.Recover(&err)
-	return t.Shutdown(ctx)
+// shutdown calls Shutdown. A panic counts as its error, and so does runtime.Goexit.
+func (t *term) shutdown(ctx context.Context) error {
+	return contain.Apart(func() error { return t.Shutdown(ctx) })
 }

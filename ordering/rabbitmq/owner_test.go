@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -315,14 +316,15 @@ func TestTheEndOfATerm(t *testing.T) {
 	unfinished := fmt.Errorf("the books are open: %w", dispatcher.ErrUnfinished)
 	for name, test := range map[string]struct {
 		first, second error // what Shutdown returns, the first time and the second time
-		panics        bool
+		ends          func()
 		calls         []bool // of Shutdown: whether it had a deadline
 	}{
-		"in good order":           {nil, nil, false, []bool{true}},
-		"with an error":           {errors.New("the disk is full"), nil, false, []bool{true}},
-		"with a panic":            {nil, nil, true, []bool{true}},
-		"late":                    {unfinished, nil, false, []bool{true, false}},
-		"late, and with an error": {unfinished, errors.New("the disk is full"), false, []bool{true, false}},
+		"in good order":           {nil, nil, nil, []bool{true}},
+		"with an error":           {errors.New("the disk is full"), nil, nil, []bool{true}},
+		"with a panic":            {nil, nil, func() { panic("the books are lost") }, []bool{true}},
+		"with runtime.Goexit":     {nil, nil, runtime.Goexit, []bool{true}},
+		"late":                    {unfinished, nil, nil, []bool{true, false}},
+		"late, and with an error": {unfinished, errors.New("the disk is full"), nil, []bool{true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, rabbitmq.Queue{SingleActive: true})
@@ -361,10 +363,10 @@ func TestTheEndOfATerm(t *testing.T) {
 						if len(calls[at]) == len(test.calls) {
 							open--
 						}
-						switch {
-						case test.panics:
-							panic("the books are lost")
-						case len(calls[at]) == 1:
+						if test.ends != nil {
+							test.ends()
+						}
+						if len(calls[at]) == 1 {
 							return errors.Join(err, test.first)
 						}
 						return errors.Join(err, test.second)

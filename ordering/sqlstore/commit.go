@@ -121,10 +121,12 @@ func (s *Store) Commit(ctx context.Context, r ordering.Record) error {
 // On SQLite, which has one writer, the effects of jobs that wait at the same time
 // run one after the other in one transaction:
 //
-//   - If one fails, all of it is rolled back, and the others are called once more,
-//     so apply may be called twice, with the first call and its reply rolled back. The next 256
+//   - If one fails, all of it is rolled back, and all are called once more, so apply may
+//     be called twice, with the first call and its reply rolled back. The next 256
 //     effects have a savepoint each, so that effects that often fail do not make
 //     others run twice.
+//   - An error behind others is returned when they are committed, since it may rest on
+//     what they have written.
 //   - An effect may use savepoints; those left open are rolled back or released
 //     with it. The first one in a store to do so is called once more, and from then
 //     on all have a savepoint of their own, which takes time. Statements that would

@@ -101,9 +101,9 @@ func groupOf(t *testing.T, store *sqlstore.Store, effects ...func(ctx context.Co
 	return errs
 }
 
-// TestAGroupIsDividedAfterAFailure: an effect that fails is called once, and those
-// before it in its group again, but only the first time. It is the same for one
-// that uses a savepoint, which is called again too.
+// TestAGroupIsDividedAfterAFailure: an effect that fails behind others is called again, and
+// so are those before it in its group, but only the first time. It is the same for one that
+// uses a savepoint.
 func TestAGroupIsDividedAfterAFailure(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -111,7 +111,7 @@ func TestAGroupIsDividedAfterAFailure(t *testing.T) {
 		err   error
 		calls [2]int // of the first effect, and of the last, in the first group
 	}{
-		"a failure": {func(context.Context, *sql.Tx) error { return broken }, broken, [2]int{2, 1}},
+		"a failure": {func(context.Context, *sql.Tx) error { return broken }, broken, [2]int{2, 2}},
 		"a savepoint": {func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, `SAVEPOINT mine`)
 			return err
@@ -263,4 +263,50 @@ func TestCallersThatGiveUp(t *testing.T) {
 	assert.EqualValues(t, callers*each, done.Load())
 	assert.Equal(t, callers*each, effects(t, store))
 	assert.Zero(t, store.Waiting())
+}
+
+// TestNothingIsToldBeforeTheCommit: a write finds what another one has written, in the
+// transaction that both share on SQLite, and returns an error for that. Whoever is told that
+// something is there already may rely on it: so it is told when that is durable.
+func TestNothingIsToldBeforeTheCommit(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
+	there := errors.New("it is there already")
+	write := func(apply func(ctx context.Context, tx *sql.Tx) error) (result chan error) {
+		result = make(chan error, 1)
+		before := store.Waiting()
+		go func() { result <- store.Write(context.WithoutCancel(t.Context()), apply) }()
+		require.Eventually(t, func() bool { return store.Waiting() > before || before == 0 }, waitAtMost, tick)
+		return result
+	}
+	once := func(ctx context.Context, tx *sql.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM effects WHERE event = 'once'`).Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			return there
+		}
+		return effect("once")(ctx, tx)
+	}
+	// hold keeps the transaction open once it is its turn.
+	hold := func() (apply func(context.Context, *sql.Tx) error, entered, leave chan struct{}) {
+		entered, leave = make(chan struct{}), make(chan struct{})
+		enter := sync.OnceFunc(func() { close(entered) }) // it may come again
+		return func(context.Context, *sql.Tx) error { enter(); <-leave; return nil }, entered, leave
+	}
+	begin, begun, gather := hold()
+	end, last, commit := hold()
+	holding := write(begin)
+	<-begun
+	first, second, ending := write(once), write(once), write(end)
+	close(gather)
+	<-last
+	assert.Empty(t, first)
+	assert.Empty(t, second, "it is not durable yet that it is there")
+	close(commit)
+	require.NoError(t, <-holding)
+	require.NoError(t, <-first)
+	require.ErrorIs(t, <-second, there)
+	require.NoError(t, <-ending)
+	assert.Equal(t, 1, count(t, store, "once"))
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/internal/sqldb"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -27,9 +28,13 @@ import (
 // If it has not returned when its context has ended, its part is undone and the
 // writer goes on without it, so one that hangs does not block the others.
 //
-// If the transaction is undone, its written requests are run again: together if
+// If the transaction is undone, its requests are run again: together if
 // an effect has failed, see [shared], and otherwise each in a transaction of its
 // own. Then no other request can undo it, and a failed commit is its own.
+//
+// Nobody is told what rests on writes that are not committed yet: neither a success, nor
+// an error behind other requests, that something is there already for example. So both
+// are told after the commit.
 type writer struct {
 	shared   *shared
 	token    int64     // of this session; a newer one in the database has it
@@ -54,6 +59,7 @@ type group struct {
 	size    int        // requests so far
 	events  int        // of those that were written
 	written []*request // without an error
+	failed  []*request // with an error that may rest on what those have written
 	err     error      // of writing what was staged; then it must be undone
 }
 
@@ -192,13 +198,9 @@ func (w *writer) serveOne(r *request) {
 		return
 	}
 	part := w.session.stage()
-	err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, staged: part})
-	if errors.Is(err, ordering.ErrDuplicate) && len(g.written) > 0 && w.shared.undo(tx) == nil {
-		w.postpone(r)
-		return
-	}
-	if err == nil && r.apply != nil {
-		err = w.lend(r, tx)
+	returned := true
+	if err = r.do(context.WithoutCancel(r.ctx), &transaction{Tx: tx, staged: part}); err == nil && r.apply != nil {
+		returned, err = w.lend(r, tx)
 	}
 	if w.shared.again() {
 		_ = w.shared.undo(tx)
@@ -221,7 +223,12 @@ func (w *writer) serveOne(r *request) {
 	} else if err = lost; r.apply != nil {
 		err = &effectError{undone(lost)}
 	}
-	r.end(err)
+	if returned && len(g.written) > 0 {
+		r.err = err
+		g.failed = append(g.failed, r)
+	} else {
+		r.end(err)
+	}
 	switch lost {
 	case nil, ErrEnded:
 	case errWhole:
@@ -229,16 +236,6 @@ func (w *writer) serveOne(r *request) {
 	default:
 		w.abandon(true)
 	}
-}
-
-// postpone runs a request again after the group, by itself. It is a duplicate, perhaps of
-// another one in the group: nobody can look that up before the commit, nor rely on it, since
-// the group may be undone.
-func (w *writer) postpone(r *request) {
-	r.alone = true
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mu.waiting = slices.Insert(w.mu.waiting, 0, r)
 }
 
 // undone converts the error of keep to one of the effect.
@@ -278,8 +275,9 @@ func (w *writer) begin() (*sql.Tx, error) {
 	return tx, nil
 }
 
-// lend lets the caller run its effect.
-func (w *writer) lend(r *request, tx *sql.Tx) error {
+// lend lets the caller run its effect. returned reports whether that has returned: if not,
+// it must not be run again.
+func (w *writer) lend(r *request, tx *sql.Tx) (returned bool, err error) {
 	ctx, cancel := r.time(w.limit.get())
 	defer cancel()
 	defer w.shared.lend(ctx)()
@@ -287,9 +285,9 @@ func (w *writer) lend(r *request, tx *sql.Tx) error {
 	r.turns <- t
 	select {
 	case err := <-t.ended:
-		return err
+		return !errors.Is(err, contain.ErrGoexit), err
 	case <-ctx.Done():
-		return &effectError{ended(ctx)}
+		return false, &effectError{ended(ctx)}
 	}
 }
 
@@ -318,9 +316,14 @@ func (w *writer) commit() {
 		if sqldb.IsConstraint(err) {
 			err = &effectError{err}
 		}
+		w.runAgain(g.failed)
+		g.failed = nil
 	}
 	for _, r := range g.written {
 		r.end(err)
+	}
+	for _, r := range g.failed {
+		r.end(r.err)
 	}
 	w.forget()
 }
@@ -345,18 +348,24 @@ func (w *writer) writeStaged() error {
 	return w.shared.keep(tx)
 }
 
-// abandon undoes the group. Its written requests are run again, alone if one of
-// them may be the cause.
+// abandon undoes the group. Its requests are run again, alone if one of them may be
+// the cause.
 func (w *writer) abandon(alone bool) {
 	g := &w.group
 	w.undo()
-	for _, r := range g.written {
+	again := slices.Concat(g.written, g.failed)
+	for _, r := range again {
 		r.alone = r.alone || alone
 	}
-	w.mu.Lock()
-	w.mu.waiting = slices.Insert(w.mu.waiting, 0, g.written...)
-	w.mu.Unlock()
+	w.runAgain(again)
 	w.forget()
+}
+
+// runAgain makes requests the next ones.
+func (w *writer) runAgain(requests []*request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.waiting = slices.Insert(w.mu.waiting, 0, requests...)
 }
 
 // undo undoes the transaction, if it has begun.
@@ -369,7 +378,8 @@ func (w *writer) undo() {
 
 func (w *writer) forget() {
 	clear(w.group.written)
-	w.group = group{written: w.group.written[:0]}
+	clear(w.group.failed)
+	w.group = group{written: w.group.written[:0], failed: w.group.failed[:0]}
 }
 
 func (w *writer) waiting() int {

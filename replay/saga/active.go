@@ -204,12 +204,12 @@ func (c *Coordinator) goOn(a *active) {
 			a.timer.Stop()
 		}
 		c.mu.Lock()
-		full := len(c.mu.runs) >= c.cfg.MaxRuns
+		more := c.mu.more
 		delete(c.mu.runs, a.row.id)
 		c.tellEnd(a.row.id, a.row.rec.Status)
 		c.mu.Unlock()
 		a.wakeAll()
-		if full {
+		if more {
 			c.Notify() // there is room for another one
 		}
 		return

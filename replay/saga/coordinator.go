@@ -64,6 +64,7 @@ type Coordinator struct {
 		sync.Mutex
 		runs    map[string]*active       // taken up, and not ended
 		left    map[string]bool          // by ID: those that could not be taken up, to be tried again
+		more    bool                     // there may be others, for which there was no room
 		awaited map[string][]chan Status // by ID: who awaits the end
 	}
 }

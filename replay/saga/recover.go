@@ -75,6 +75,7 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	}
 	c.mu.Lock()
 	room := max(most-len(c.mu.runs), 0)
+	c.mu.more = true // until fewer are found than there is room for, each run that ends asks again
 	c.mu.Unlock()
 	// There may be many that nobody has taken up, and this comes again with each run that
 	// ends: so the index must have them in order.
@@ -100,6 +101,11 @@ func (c *Coordinator) takeUp(ctx context.Context, most int, id string) error {
 	c.noteFenced(err)
 	if err != nil {
 		return fmt.Errorf("saga: take up runs: %w", err)
+	}
+	if id == "" && most != takenBefore && len(found) < room {
+		c.mu.Lock()
+		c.mu.more = false // what is started from now on is notified
+		c.mu.Unlock()
 	}
 	found = slices.DeleteFunc(found, func(r *row) bool { return c.get(r.id) != nil })
 	slices.SortFunc(found, func(a, b *row) int {

@@ -265,6 +265,29 @@ func TestCallersThatGiveUp(t *testing.T) {
 	assert.Zero(t, store.Waiting())
 }
 
+// TestAFailureBehindMany: it undoes more effects than are divided afterwards, and is called
+// again behind them: once, by itself.
+func TestAFailureBehindMany(t *testing.T) {
+	store := closed(t)(sqlite.Open(t.Context(), empty(t)))
+	broken := errors.New("broken")
+	calls := 0
+	list := make([]func(ctx context.Context, tx *sql.Tx) error, 300)
+	for i := range list {
+		list[i] = effect("mine")
+	}
+	list = append(list, func(ctx context.Context, tx *sql.Tx) error {
+		calls++
+		return errors.Join(effect("broken")(ctx, tx), broken)
+	})
+	errs := groupOf(t, store, list...)
+	for _, err := range errs[:300] {
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, errs[300], broken)
+	assert.Equal(t, 2, calls)
+	assert.Equal(t, 300, effects(t, store))
+}
+
 // TestNothingIsToldBeforeTheCommit: a write finds what another one has written, in the
 // transaction that both share on SQLite, and returns an error for that. Whoever is told that
 // something is there already may rely on it: so it is told when that is durable.

@@ -225,6 +225,7 @@ func (w *writer) serveOne(r *request) {
 	}
 	if returned && len(g.written) > 0 {
 		r.err = err
+		r.alone = r.alone || lost != nil // or it would undo the others again, without end
 		g.failed = append(g.failed, r)
 	} else {
 		r.end(err)

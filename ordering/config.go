@@ -79,7 +79,8 @@ type Config[T any] struct {
 	// that an operator gives up, or that can never run, it is called before the
 	// store deletes the event. After a crash it is called possibly more than once: in
 	// a term after one that did not end in good order, also for each copy of an event
-	// that was given up before the term began. Its error or panic is logged.
+	// that was given up before the term began, or in its first minute, since clocks
+	// differ. Its error or panic is logged.
 	DeadLetter func(ctx context.Context, e *Event, err error) error
 	// MaxCrashes is how many runs of an event may end with the process: by the memory
 	// that it takes, by os.Exit, by a crash in C. After that it is not run any more

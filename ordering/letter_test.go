@@ -57,3 +57,27 @@ func TestADeadLetterOfAProcessThatEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestTheClockOfAProcessThatEnded: it may be another machine's, and be fast or slow.
+func TestTheClockOfAProcessThatEnded(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		name    string
+		ended   time.Duration // after this term has begun, by the clock of whoever gave the event up
+		by      string
+		orderly bool // the end of the term before
+		untold  bool
+	}{
+		{name: "an hour before", ended: -time.Hour, untold: true},
+		{name: "by a clock that is fast", ended: 30 * time.Second, untold: true},
+		{name: "in this term", ended: 2 * time.Minute},
+		{name: "by an operator, who was told", ended: -time.Hour, by: "ann"},
+		{name: "after a good end", ended: -time.Hour, orderly: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &Sequencer[*Event]{info: TermInfo{Since: now, Previous: &PreviousTerm{Ended: c.orderly}}}
+			job := &JobState{Status: StatusDeadLettered, Ended: now.Add(c.ended), By: c.by}
+			assert.Equal(t, c.untold, s.mayBeUntold(job))
+		})
+	}
+}

@@ -160,11 +160,17 @@ func (s *Sequencer[T]) confirm(it *item[T], f fate) {
 
 // mayBeUntold reports whether the process may have ended between the record that an
 // event was given up by policy and the call of Config.DeadLetter: its source has no
-// acknowledgement then, and sends it again.
+// acknowledgement then, and sends it again. The record has the clock of that process, which
+// may be another machine's. What this term gives up in its first minute may be
+// dead-lettered twice because of that, and nothing is lost.
 func (s *Sequencer[T]) mayBeUntold(j *JobState) bool {
 	p := s.info.Previous
-	return p != nil && !p.Ended && j.Status == StatusDeadLettered && j.By == "" && j.Reason == "" && j.Ended.Before(s.info.Since)
+	return p != nil && !p.Ended && j.Status == StatusDeadLettered && j.By == "" && j.Reason == "" &&
+		j.Ended.Before(s.info.Since.Add(clockSkew))
 }
+
+// clockSkew is how far the clocks of two processes may differ.
+const clockSkew = time.Minute
 
 // doHold holds events in the store. If one of them conflicts with a held event,
 // they are held one by one to find out which.

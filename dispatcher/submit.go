@@ -9,8 +9,11 @@ import (
 	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// SubmitOption adds to a submission; see [OnDone].
-type SubmitOption[M any] struct{ done func(m M, err error) }
+// SubmitOption adds to a submission; see [OnDone] and [ValuesOf].
+type SubmitOption[M any] struct {
+	done   func(m M, err error)
+	values context.Context // nil for those of the submission's own context
+}
 
 // OnDone sets the completion callback of a submission. It is called exactly
 // once for every message of the submission that was accepted, with the
@@ -30,6 +33,17 @@ func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 		panic("dispatcher: OnDone: the callback is nil: give one, or leave the option out")
 	}
 	return SubmitOption[M]{done: done}
+}
+
+// ValuesOf gives the handler's context the values of ctx, instead of those of the context
+// of the submission. It is for those who submit a message for somebody else, of whom it has
+// the trace or the user for example. ctx may have ended. The last one counts; ValuesOf
+// panics if ctx is nil.
+func ValuesOf[M any](ctx context.Context) SubmitOption[M] {
+	if ctx == nil {
+		panic("dispatcher: ValuesOf: the context is nil: give context.Background() for no values")
+	}
+	return SubmitOption[M]{values: ctx}
 }
 
 // Submit accepts m. Conflicting messages run in the order in which they are
@@ -167,6 +181,9 @@ func (d *Dispatcher[M]) fill(ctx context.Context, a *arrival[M], m M, opts []Sub
 	}
 	for _, o := range opts {
 		a.done = both(a.done, o.done)
+		if o.values != nil {
+			a.values = valuesOf(o.values)
+		}
 	}
 	if d.cfg.Size != nil {
 		if err := d.size(a); err != nil {

@@ -107,6 +107,32 @@ func TestValuesOfABatch(t *testing.T) {
 	})
 }
 
+// TestValuesOfSomebodyElse: they are those of the context that is given, which may have
+// ended, also for each message of a batch, and none for one that has none.
+func TestValuesOfSomebodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{})
+		var seen []any
+		note := func(ctx context.Context) error {
+			seen = append(seen, ctx.Value(trace{}))
+			return ctx.Err()
+		}
+		of, end := context.WithCancel(traced(t.Context(), "theirs"))
+		end()
+		mine := traced(t.Context(), "mine")
+		require.NoError(t, d.Submit(mine, newJob("", note, "k"), dispatcher.ValuesOf[*job](of)))
+		require.NoError(t, d.TrySubmit(mine, newJob("", note, "k"), dispatcher.ValuesOf[*job](of), dispatcher.ValuesOf[*job](context.Background())))
+		_, err := d.SubmitBatch(mine, []*job{newJob("", note, "k"), newJob("", note, "k")}, dispatcher.ValuesOf[*job](of))
+		require.NoError(t, err)
+		drain(t, d)
+		require.Equal(t, []any{"theirs", nil, "theirs", "theirs"}, seen)
+	})
+	require.PanicsWithValue(t, "dispatcher: ValuesOf: the context is nil: give context.Background() for no values", func() {
+		var none context.Context
+		dispatcher.ValuesOf[*job](none)
+	})
+}
+
 // TestValuesAreOnesOwn: a message has none of those of another that the same
 // worker ran before.
 func TestValuesAreOnesOwn(t *testing.T) {

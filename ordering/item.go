@@ -21,7 +21,10 @@ type item[T any] struct {
 	value T     // what Decode made of the event
 	bad   error // of Decode or Keys: the event fails when its turn comes
 	done  Done
-	term  *TermInfo
+	// values is the context of the offer, whose values the handler's context has. The
+	// event may be submitted in the offer of another one, which is somebody else's.
+	values context.Context
+	term   *TermInfo
 
 	attempts  int       // calls of the handler, also before it was parked
 	before    int       // of them, before it was parked
@@ -48,10 +51,10 @@ type item[T any] struct {
 	fewKnown  [2]uint64
 }
 
-// newItem makes the item of a valid event.
-func (s *Sequencer[T]) newItem(e *Event, done Done) *item[T] {
+// newItem makes the item of a valid event; ctx is that of its offer.
+func (s *Sequencer[T]) newItem(ctx context.Context, e *Event, done Done) *item[T] {
 	it := s.items.Get().(*item[T])
-	it.event, it.done, it.term, it.brief = e, done, &s.info, s.cfg.Brief
+	it.event, it.done, it.values, it.term, it.brief = e, done, ctx, &s.info, s.cfg.Brief
 	it.Owner = it
 	it.Size = e.Size()
 	it.Cost = e.waiting(it.Size)
@@ -67,7 +70,7 @@ func (s *Sequencer[T]) newItem(e *Event, done Done) *item[T] {
 
 // heldItem makes the item of an event that the store holds.
 func (s *Sequencer[T]) heldItem(h HeldEvent) *item[T] {
-	it := s.newItem(h.Event, nil)
+	it := s.newItem(context.Background(), h.Event, nil) // whoever offered it has gone
 	it.Held, it.attempts, it.before, it.started = true, h.Attempts, h.Attempts, h.Started
 	return it
 }

@@ -22,6 +22,9 @@ import (
 // [ErrStopped]. If ctx ends while an accepted event waits for a full
 // dispatcher, it stays accepted, and is submitted when there is room.
 //
+// The handler's context has the values of ctx, such as a trace ID or a user, in every
+// attempt, but not its end. That of an event that the store has held has none.
+//
 // A handler may offer events, with its context, but must not wait for their
 // outcomes. If the offer itself would have to wait for other handlers, its
 // error is [dispatcher.ErrNested].
@@ -29,7 +32,7 @@ func (s *Sequencer[T]) Offer(ctx context.Context, e *Event, done Done) error {
 	if err := s.validate(e); err != nil {
 		return err
 	}
-	it := s.newItem(e, done)
+	it := s.newItem(ctx, e, done)
 	err := s.checkSize(it)
 	if err == nil {
 		err = s.begins(ctx)
@@ -70,7 +73,7 @@ func (s *Sequencer[T]) offerChunk(ctx context.Context, events []*Event, from int
 		if err = s.validate(events[i]); err != nil {
 			break
 		}
-		it := s.newItem(events[i], done)
+		it := s.newItem(ctx, events[i], done)
 		it.Link = link
 		if err = s.checkSize(it); err == nil {
 			items = append(items, it)

@@ -40,7 +40,6 @@ type Sequencer[T any] struct {
 	term       Term
 	info       TermInfo
 	dispatcher *dispatcher.Dispatcher[Job[T]]
-	options    []dispatcher.SubmitOption[Job[T]]
 	items      sync.Pool
 	submitter  submitter[T]
 	reads      keeper
@@ -95,7 +94,7 @@ func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 	s.accepting, s.halt = context.WithCancel(context.Background())
 	s.gone = make(chan struct{})
 	s.background, s.cancel = context.WithCancelCause(context.Background())
-	s.options = []dispatcher.SubmitOption[Job[T]]{dispatcher.OnDone(s.finish)}
+	s.submitter.options[0] = dispatcher.OnDone(s.finish)
 
 	d := s.cfg.Dispatcher
 	d.Keys = s.keys

@@ -24,8 +24,9 @@ type submitter[T any] struct {
 	signal chan struct{} // the queue is not empty
 
 	// These belong to the holder of the turn.
-	batch  []*item[T] // what is to be submitted before the queue
-	recent recentIDs
+	batch   []*item[T] // what is to be submitted before the queue
+	recent  recentIDs
+	options [2]dispatcher.SubmitOption[Job[T]] // the callback, and the values of the event under way
 
 	mu struct {
 		sync.Mutex
@@ -179,12 +180,13 @@ func (s *Sequencer[T]) enter(ctx context.Context, it *item[T]) error {
 		s.seeID(it.event)
 	}
 	it.prepare()
-	job := it.job()
-	if err := s.dispatcher.TrySubmit(ctx, job, s.options...); !errors.Is(err, dispatcher.ErrFull) {
+	job, options := it.job(), s.submitter.options[:]
+	options[1] = dispatcher.ValuesOf[Job[T]](it.values)
+	if err := s.dispatcher.TrySubmit(ctx, job, options...); !errors.Is(err, dispatcher.ErrFull) {
 		return err
 	}
 	defer s.submitter.waits()()
-	return s.dispatcher.Submit(ctx, job, s.options...)
+	return s.dispatcher.Submit(ctx, job, options...)
 }
 
 // takeBack handles events that were not submitted, the first one because of

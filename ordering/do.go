@@ -33,15 +33,20 @@ func (s *Sequencer[T]) Do(ctx context.Context, e *Event) (Outcome, error) {
 	if err := s.Offer(ctx, e, func(_ *Event, o Outcome) { told <- o }); err != nil {
 		return Outcome{}, err
 	}
+	var o Outcome
 	select {
-	case o := <-told:
-		if o.Result == Held {
-			return o, s.heldError(ctx, e)
-		}
-		return o, o.Err
+	case o = <-told:
 	case <-ctx.Done():
-		return Outcome{}, context.Cause(ctx)
+		select {
+		case o = <-told: // both at once: what is known counts
+		default:
+			return Outcome{}, context.Cause(ctx)
+		}
 	}
+	if o.Result == Held {
+		return o, s.heldError(ctx, e)
+	}
+	return o, o.Err
 }
 
 // heldError returns the error of an event that waits for a parking.

@@ -93,12 +93,18 @@ func (s *Sequencer[T]) operate(ctx context.Context, d *core.Decision) error {
 	case err := <-reply:
 		return err
 	case <-s.background.Done():
-		return s.Err()
+		err = s.Err()
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.mu.core.Withdraw(d)
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	select {
+	case err := <-reply: // both at once: what is known counts
+		return err
+	default:
+		return err
 	}
 }
 

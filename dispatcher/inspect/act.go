@@ -67,6 +67,7 @@ func attrs(d Deed) []any {
 
 var (
 	errReadOnly = errors.New("this page is read-only: the service has not set inspect.Config.Authorize")
+	errNoWho    = errors.New("it is not known who you are: inspect.Config.Authorize has given no name")
 	errNoWhy    = errors.New("say why: it is kept with the action")
 )
 
@@ -87,6 +88,9 @@ func (in *Inspector) act(r *http.Request) (deed Deed, status int, err error) {
 	}
 	a := view.Action{Name: form.Get("action"), Target: form.Get("target")}
 	who, err := in.config.Authorize(r, s.Name, a)
+	if err == nil && who == "" {
+		err = errNoWho
+	}
 	if err != nil {
 		in.config.Logger.Warn("inspect: an action was refused", "source", s.Name, "action", a.Name, "target", a.Target, "from", r.RemoteAddr, "err", err)
 		return deed, http.StatusForbidden, err

@@ -328,6 +328,50 @@ func TestRedact(t *testing.T) {
 	assert.Contains(t, body, "key client/1")
 }
 
+// Functions of the service that fail are told on the page: they harm neither that nor the
+// service, and nothing that they had to change is shown.
+func TestShownByFunctionsThatFail(t *testing.T) {
+	for name, ends := range map[string]func(){
+		"a panic":        func() { panic("it has no name") },
+		"runtime.Goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBank(t, true, func(c *inspect.Config) {
+				c.Redact = func(text string) string {
+					if strings.Contains(text, "payment") {
+						ends()
+					}
+					return text
+				}
+				c.Show = func(string, any) string { ends(); return "" }
+			})
+			b.story(t)
+			for _, path := range []string{"?tab=overview", "?tab=parked", "?tab=timeline", "view.json", "timeline.json"} {
+				status, body := b.get(t, "/ops/interlock/"+path)
+				assert.Equal(t, http.StatusOK, status, path)
+				assert.NotContains(t, body, "payment 9", path)
+				assert.Contains(t, body, "(Config.Redact failed)", path)
+			}
+			_, body := b.get(t, "/ops/interlock/?tab=parked")
+			assert.Contains(t, body, "(Config.Show failed)")
+		})
+	}
+}
+
+// Nobody acts without a name.
+func TestAuthorizeGivesNoName(t *testing.T) {
+	b := newBank(t, false, func(c *inspect.Config) {
+		c.Authorize = func(*http.Request, string, view.Action) (string, error) { return "", nil }
+	})
+	b.story(t)
+	var seen inspect.Seen
+	b.getJSON(t, "/ops/interlock/view.json", &seen)
+	status, body := b.act(t, url.Values{"source": {"transfers"}, "action": {"skip"}, "target": {seen.Messages[2].Target}, "why": {"because"}})
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, body, "name")
+	assert.Len(t, b.Parked(), 1)
+}
+
 // broken is a source whose actions fail in other ways than by an error.
 type broken struct{ ends func() }
 

@@ -28,7 +28,7 @@ type Life struct {
 
 // Part is a time that a message spent in a state.
 type Part struct {
-	State  string    `json:"state"` // "queued", "waiting", "running", "backoff", "held" or "parked"
+	State  string    `json:"state"` // "queued", "waiting", "ready", "running", "backoff", "held" or "parked"
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to,omitzero"` // zero while it lasts
 	Worker int       `json:"worker"`      // -1 if none has it
@@ -118,6 +118,7 @@ var stateAfter = map[dispatcher.EventKind]string{
 	dispatcher.Retried:   stateBackoff,
 	dispatcher.Held:      stateHeld,
 	dispatcher.HoldEnded: stateReady,
+	dispatcher.Widened:   stateReady, // or it waits, which follows
 	dispatcher.Undone:    stateReady,
 	dispatcher.Parked:    stateParked,
 	dispatcher.Resumed:   stateReady,

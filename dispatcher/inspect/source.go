@@ -7,6 +7,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher/health"
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
 // source is what the inspector knows of one [Named].
@@ -75,7 +76,7 @@ func (s *source) look(q view.Query) *Seen {
 	v, err := s.view(q)
 	seen := &Seen{View: v, Name: s.Name, At: now, took: time.Since(now)}
 	if err != nil {
-		seen.Err = s.config.Redact(err.Error())
+		seen.Err = s.config.Redact(contain.Text(err))
 	}
 	s.clean(seen)
 	if q == (view.Query{Limit: s.config.Limit}) {

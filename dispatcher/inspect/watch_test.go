@@ -205,6 +205,9 @@ func TestRecorder(t *testing.T) {
 	require.Equal(t, []string{"queued", "waiting", "running", "backoff", "running"}, states)
 	require.Equal(t, "m2", list[1].Name)
 	require.Len(t, r.Lately(1), 1)
+	event(dispatcher.Started, 2, nil)
+	event(dispatcher.Widened, 2, nil)
+	require.Equal(t, inspect.Part{State: "ready", From: at, Worker: -1}, r.Lately(1)[0].Parts[2], "no worker has it")
 	for range 1000 {
 		event(dispatcher.Started, 2, nil)
 		event(dispatcher.Retried, 2, nil)

@@ -174,9 +174,10 @@ func (d *Dispatcher[M]) noteFullLocked() {
 }
 
 // tooManyParked returns ErrTooManyParked if MaxParked is reached and a message
-// with this claim would go behind a parked one.
+// with this claim would go behind a parked one; nil if nothing is accepted any
+// more, whatever an operator does.
 func (d *Dispatcher[M]) tooManyParked(claim *lockkeys.Claim) error {
-	if !d.full.Load() {
+	if !d.full.Load() || d.Err() != nil {
 		return nil
 	}
 	d.mu.Lock()

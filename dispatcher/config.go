@@ -161,7 +161,7 @@ type Config[M any] struct {
 	// error is permanent. Default: DeadLetter.
 	Failure FailurePolicy
 	// FailureFor, if set, chooses the policy for each failed message; 0 means
-	// Failure, and so does a panic, which is logged.
+	// Failure, and so do a panic and what is no policy, which are logged.
 	FailureFor func(m M, err error) FailurePolicy
 	// DeadLetter, if set, is called with the messages that fail under the
 	// policy DeadLetter, before their keys are released. Its context is like a
@@ -228,7 +228,8 @@ type Config[M any] struct {
 	//
 	// It is called on a worker when a message has its result or is to be parked,
 	// after completion callbacks and before its keys are released; so for a message
-	// that is resumed, once more. Messages that an operator or a shutdown gives up
+	// that is resumed, once more, with what it has Waited, was Held and Handled since.
+	// Messages that an operator or a shutdown gives up
 	// are not measured then. It must be quick, may be called by several workers at
 	// once, and must not wait for the dispatcher, as in OnDone. Its panics are logged.
 	// Default: nil, which costs nothing.

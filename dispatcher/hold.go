@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
 // Hold lets a message outlive its handler: after the handler has returned nil,
@@ -116,7 +118,7 @@ func (w *worker[M]) hold(s *scope) (finish func(error), err error) {
 	return h.finish, nil
 }
 
-func (h *hold[M]) finish(err error) { h.finishWith(err, false) }
+func (h *hold[M]) finish(err error) { h.finishWith(contain.Readable(err), false) }
 
 // finishWith ends the hold; only the first call has an effect.
 func (h *hold[M]) finishWith(err error, late bool) {

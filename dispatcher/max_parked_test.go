@@ -157,3 +157,18 @@ func TestRelatedFloodDoesNotStopOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestMaxParkedAndClosed: what is refused for good is not refused as if an operator could
+// make room for it.
+func TestMaxParkedAndClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{Failure: dispatcher.Park, MaxParked: 1})
+		submit(t, d, newJob("", takes(0, errBoom), "a"))
+		drain(t, d)
+		require.ErrorIs(t, d.Submit(t.Context(), newJob("", nil, "a")), dispatcher.ErrTooManyParked)
+		require.ErrorIs(t, d.Close(), dispatcher.ErrUnfinished)
+		require.ErrorIs(t, d.Submit(t.Context(), newJob("", nil, "a")), dispatcher.ErrClosed)
+		require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil, "a")), dispatcher.ErrClosed)
+		require.EqualValues(t, 1, d.Stats().Refused)
+	})
+}

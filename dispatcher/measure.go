@@ -101,8 +101,23 @@ func (d *Dispatcher[M]) measure(t *task[M], worker int, o outcome) {
 	if !m.Sampled && m.Waited == 0 && m.Held == 0 && m.Attempts <= 1 && m.Err == nil {
 		return
 	}
+	if m.Parked {
+		t.startAnew()
+	}
 	if caught := d.callMeasure(m); caught != nil {
 		d.cfg.Logger.Error("Measure panicked", append(d.about(t.id, t.msg, t.claim.Requests()), "err", caught)...)
+	}
+}
+
+// startAnew forgets the times that were told when t was parked, so that they add up with
+// those of a later measurement.
+func (t *task[M]) startAnew() {
+	t.waited = 0
+	if t.extra != nil {
+		t.extra.held = 0
+	}
+	if times := t.timing(); times != nil {
+		times.handled = 0
 	}
 }
 

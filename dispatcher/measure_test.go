@@ -165,6 +165,36 @@ func TestMeasuredResumed(t *testing.T) {
 	})
 }
 
+// TestMeasuredOnce: what was told when a message was parked is not told again when it is
+// resumed, so the times add up.
+func TestMeasuredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got measured
+		d := start(t, config{Measure: got.add, MeasureOneIn: 1, Workers: 2, Failure: dispatcher.Park})
+		held := func(d time.Duration, err error) func(context.Context) error {
+			return func(ctx context.Context) error {
+				finish, holdErr := dispatcher.Hold(ctx)
+				time.AfterFunc(d, func() { finish(err) })
+				return holdErr
+			}
+		}
+		run := held(2*time.Second, errBoom)
+		submit(t, d, newJob("", takes(time.Second, nil), "a"), newJob("", func(ctx context.Context) error {
+			time.Sleep(4 * time.Second)
+			return run(ctx)
+		}, "a"))
+		drain(t, d)
+		run = held(8*time.Second, nil)
+		require.NoError(t, d.Resume(t.Context(), 2))
+		drain(t, d)
+		require.Len(t, got.all, 3)
+		parked, ended := got.all[1], got.all[2]
+		require.True(t, parked.Parked)
+		require.Equal(t, []time.Duration{time.Second, 4 * time.Second, 2 * time.Second}, []time.Duration{parked.Waited, parked.Handled, parked.Held})
+		require.Equal(t, []time.Duration{0, 4 * time.Second, 8 * time.Second}, []time.Duration{ended.Waited, ended.Handled, ended.Held})
+	})
+}
+
 // TestMeasuredChains: the messages of a chain have waited until it began, and have its
 // time, except those that it did not get to.
 func TestMeasuredChains(t *testing.T) {

@@ -216,3 +216,25 @@ func TestEventsCarryTheClaim(t *testing.T) {
 		require.Equal(t, requests("a", "b", "~c"), claims[dispatcher.Finished])
 	})
 }
+
+// TestObserverOfWhatIsGivenUp: a message that an operator gives up while the dispatcher shuts
+// down has its last event, and Shutdown waits for that.
+func TestObserverOfWhatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kinds []dispatcher.EventKind
+		d := start(t, config{Failure: dispatcher.Park, Observer: func(e event) { kinds = append(kinds, e.Kind) }})
+		told := make(chan struct{})
+		require.NoError(t, d.Submit(t.Context(), newJob("", takes(0, errBoom), "a"), dispatcher.OnDone(func(*job, error) { <-told })))
+		drain(t, d)
+		skipped := make(chan error)
+		go func() { skipped <- d.Skip(t.Context(), 1) }()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- d.Close() }()
+		synctest.Wait()
+		close(told)
+		require.NoError(t, <-skipped)
+		require.NoError(t, <-closed)
+		require.Equal(t, []dispatcher.EventKind{dispatcher.Queued, dispatcher.Started, dispatcher.Parked, dispatcher.Finished}, kinds)
+	})
+}

@@ -24,7 +24,7 @@ func TestErrorsAreExplained(t *testing.T) {
 			explained[strings.TrimPrefix(cells[0], "| ")] = false
 		}
 	}
-	logged := regexp.MustCompile(`Logger\.Error(?:Context\(ctx, |\()"([^"]+)"`)
+	logged := regexp.MustCompile(`(?:Logger|log)\.Error(?:Context\(ctx, |\()"([^"]+)"`)
 	for _, root := range []string{".", "../ordering", "../replay"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

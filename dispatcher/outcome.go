@@ -113,7 +113,7 @@ func (d *Dispatcher[M]) fail(t *task[M], worker int, err error) outcome {
 		if asked, caught := d.askPolicy(t, err); caught == nil {
 			policy = asked
 		} else {
-			log.Error("FailureFor panicked; using Failure", "policy", policy, "err", caught)
+			log.Error("FailureFor failed; using Failure", "policy", policy, "err", caught)
 		}
 	}
 	switch policy {
@@ -142,6 +142,9 @@ func (d *Dispatcher[M]) fail(t *task[M], worker int, err error) outcome {
 func (d *Dispatcher[M]) askPolicy(t *task[M], err error) (policy FailurePolicy, caught error) {
 	caught = d.apart(func() error {
 		policy = cmp.Or(d.cfg.FailureFor(t.msg, err), d.cfg.Failure)
+		if policy > Stop {
+			return fmt.Errorf("%v is no policy: use DeadLetter, Park or Stop", policy)
+		}
 		return nil
 	})
 	return policy, caught

@@ -135,6 +135,7 @@ func (d *Dispatcher[M]) giveUp(ctx context.Context, id uint64, seen parking, rel
 		d.endLocked(q, -1, q.err)
 	}
 	d.mu.leaving -= len(leaving)
+	d.endEventsLocked()
 	if d.mu.end.reported {
 		d.abandonLocked(nil)
 	}

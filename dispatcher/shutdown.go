@@ -171,10 +171,18 @@ func (d *Dispatcher[M]) endWorkerLocked() {
 	e.gone++
 	if e.gone == len(d.mu.workers) {
 		close(d.workersGone)
-		d.mu.events.closeLocked()
+		d.endEventsLocked()
 	}
 	if e.reported {
 		d.abandonLocked(d.takeLeftLocked())
+	}
+}
+
+// endEventsLocked ends the events once none can follow: a message that an operator is giving
+// up has its last one after that of the last worker, perhaps.
+func (d *Dispatcher[M]) endEventsLocked() {
+	if d.mu.end.gone == len(d.mu.workers) && d.mu.leaving == 0 {
+		d.mu.events.closeLocked()
 	}
 }
 

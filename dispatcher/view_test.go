@@ -161,3 +161,40 @@ func TestActOnWhatWasSeen(t *testing.T) {
 		require.ErrorContains(t, results[0], "failure 2")
 	})
 }
+
+// unreadable is an error of which a nil pointer has no text.
+type unreadable struct{ text string }
+
+func (e *unreadable) Error() string { return e.text }
+
+// TestViewOfUnreadableErrors: wherever an error of an attempt comes from, it can be shown.
+func TestViewOfUnreadableErrors(t *testing.T) {
+	var none *unreadable
+	for name, cfg := range map[string]config{
+		"Handler":      {Handler: func(context.Context, *job) error { return none }},
+		"BatchHandler": {BatchHandler: func(_ context.Context, ms []*job) []error { return dispatcher.FailAll(none, len(ms)) }},
+		"Hold": {Handler: func(ctx context.Context, _ *job) error {
+			finish, err := dispatcher.Hold(ctx)
+			time.AfterFunc(time.Second, func() { finish(none) })
+			return err
+		}},
+		"Hold, finished at once": {Handler: func(ctx context.Context, _ *job) error {
+			finish, err := dispatcher.Hold(ctx)
+			finish(none)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg.MaxAttempts, cfg.Backoff.Initial = 2, time.Hour
+				d := start(t, cfg)
+				submit(t, d, newJob("", nil, "a"))
+				time.Sleep(time.Minute)
+				require.Equal(t, 1, d.Stats().Backoff)
+				v, err := d.View(t.Context(), view.Query{})
+				require.NoError(t, err)
+				require.Contains(t, v.Messages[0].Err, "nil pointer")
+			})
+		})
+	}
+}

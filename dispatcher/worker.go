@@ -162,8 +162,11 @@ func (w *worker[M]) callBatch() []error {
 // batchResults calls the batch handler; err is its panic.
 func (w *worker[M]) batchResults(ctx context.Context, messages []M) (results []error, err error) {
 	defer contain.Recover(&err)
-	results = w.d.cfg.BatchHandler(ctx, messages)
-	return slices.Clone(results), nil // the slice stays the handler's
+	results = slices.Clone(w.d.cfg.BatchHandler(ctx, messages)) // the slice stays the handler's
+	for i := range results {
+		results[i] = contain.Readable(results[i])
+	}
+	return results, nil
 }
 
 // The number of scopes allocated at a time: many enough to make the cost for

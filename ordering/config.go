@@ -70,8 +70,8 @@ type Config[T any] struct {
 	// It does not apply to failures of the store, see [StoreError]: the
 	// sequencer waits for the store, see StoreTimeout.
 	Failure dispatcher.FailurePolicy
-	// FailureFor, if set, is called instead of using Failure, once for each
-	// failure; if it panics, Failure applies.
+	// FailureFor, if set, chooses the policy, once for each failure; 0 means Failure,
+	// and so do a panic and what is no policy, which are logged.
 	FailureFor func(job Job[T], err error) dispatcher.FailurePolicy
 	// DeadLetter, if set, is called with each event that is given up. For one
 	// that failed under the policy DeadLetter, it is called after that was

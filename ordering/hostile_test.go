@@ -223,6 +223,18 @@ func TestFailureForIsAskedOnce(t *testing.T) {
 	})
 }
 
+// TestFailureForGivesNoPolicy: Failure applies then, whatever it is.
+func TestFailureForGivesNoPolicy(t *testing.T) {
+	for _, asked := range []dispatcher.FailurePolicy{0, dispatcher.Stop + 1} {
+		cfg := Config[*Event]{Failure: dispatcher.DeadLetter, FailureFor: func(Job[*Event], error) dispatcher.FailurePolicy { return asked }}
+		story(t, cfg, func(t *testing.T, r *rig) {
+			r.failing("a1", errors.New("bad"))
+			r.offer(ev("a1", "a=1"))
+			assert.Equal(t, []Result{DeadLettered}, r.outcome("a1"))
+		})
+	}
+}
+
 func TestAnEventTooLargeForTheDispatcherIsRefused(t *testing.T) {
 	cfg := Config[*Event]{Dispatcher: dispatcher.Config[Job[*Event]]{MaxPendingBytes: 1000}}
 	story(t, cfg, func(t *testing.T, r *rig) {

@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,7 +258,11 @@ func (s *Sequencer[T]) failureFor(j Job[T], err error) dispatcher.FailurePolicy 
 func (s *Sequencer[T]) policy(j Job[T], err error) dispatcher.FailurePolicy {
 	policy := s.cfg.Failure
 	caught := contain.Apart(func() error {
-		policy = s.cfg.FailureFor(j, err)
+		asked := s.cfg.FailureFor(j, err)
+		if asked > dispatcher.Stop {
+			return fmt.Errorf("%v is no policy: use Park, DeadLetter or Stop", asked)
+		}
+		policy = cmp.Or(asked, policy)
 		return nil
 	})
 	if caught != nil {

@@ -6,6 +6,7 @@
 //     may. It costs and allocates nothing unless there is a panic or an error.
 //     runtime.Goexit still ends the goroutine, as it should if that belongs to the
 //     function's caller.
+//   - [Readable] does the latter for any error.
 //   - [Apart] calls a function on a goroutine of its own, for callers that must
 //     survive.
 //   - [Each] calls a list of functions like that, one after the other.
@@ -50,13 +51,17 @@ func (e *PanicError) Unwrap() error {
 func Recover(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{v, debug.Stack()}
-	} else if *err != nil {
-		*err = readable(*err)
+	} else {
+		*err = Readable(*err)
 	}
 }
 
-// readable returns err, or the panic of its method Error.
-func readable(err error) (result error) {
+// Readable returns err, or the [*PanicError] of its method Error: for errors that come in
+// another way than as the result of a function.
+func Readable(err error) (result error) {
+	if err == nil {
+		return nil
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			result = &PanicError{v, debug.Stack()}
@@ -67,7 +72,7 @@ func readable(err error) (result error) {
 }
 
 // Text returns the text of an error, or that of the panic of its method Error.
-func Text(err error) string { return readable(err).Error() }
+func Text(err error) string { return Readable(err).Error() }
 
 // Apart calls f on a goroutine of its own and returns its error, which is a
 // [*PanicError] if it panics, and [ErrGoexit] if it calls runtime.Goexit.

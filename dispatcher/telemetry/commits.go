@@ -21,7 +21,7 @@ func (s *commits) measure(c view.Commit) {
 }
 
 // collect implements measured.
-func (s *commits) collect(c *collection, name string) {
+func (s *commits) collect(c *collector, name string) {
 	own := []attribute.KeyValue{nameKey.String(name)}
 	c.histogram("interlock.store.commit.duration", "s", "Time of the COMMIT, with what was sent or written with it, of all transactions of the store that were committed.", s.took.point(), own)
 	c.histogram("interlock.store.group.size", "{event}", "Events that one transaction made durable, of all transactions with any.", s.size.counts(sizes), own)

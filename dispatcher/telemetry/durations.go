@@ -60,7 +60,7 @@ func (d *durations) measure(m dispatcher.Measurement) {
 }
 
 // collect implements measured.
-func (d *durations) collect(c *collection, name string) {
+func (d *durations) collect(c *collector, name string) {
 	own := []attribute.KeyValue{nameKey.String(name)}
 	for i := range d.process {
 		attributes := []attribute.KeyValue{
@@ -79,7 +79,7 @@ func (d *durations) collect(c *collection, name string) {
 }
 
 // histogram adds a point to a histogram.
-func (c *collection) histogram(name, unit, help string, p metricdata.HistogramDataPoint[float64], attributes []attribute.KeyValue) {
+func (c *collector) histogram(name, unit, help string, p metricdata.HistogramDataPoint[float64], attributes []attribute.KeyValue) {
 	p.Attributes, p.StartTime, p.Time = attribute.NewSet(attributes...), c.begun, c.now
 	m := c.metric(name, unit, help)
 	h, _ := m.Data.(metricdata.Histogram[float64])

@@ -17,6 +17,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/internal/contain"
 )
 
 // Scope is the name of the instrumentation scope of all metrics and spans.
@@ -34,8 +35,6 @@ var ErrName = errors.New("telemetry: name")
 // Metrics collects the metrics of sources, for readers of OpenTelemetry. Its methods are
 // safe for concurrent use. It has nothing to close.
 type Metrics struct {
-	begun time.Time
-
 	mu       sync.Mutex
 	measured []named[measured]
 	sources  []named[view.Metered]
@@ -44,18 +43,21 @@ type Metrics struct {
 type named[T any] struct {
 	name string
 	of   T
+	// since is when the counts began, by which they are told from those of one that had the
+	// name before.
+	since time.Time
 }
 
 // measured has histograms of its own.
 type measured interface {
 	// collect adds their points, with the name of what is measured.
-	collect(c *collection, name string)
+	collect(c *collector, name string)
 }
 
 var _ metric.Producer = (*Metrics)(nil)
 
 // NewMetrics returns an empty collection.
-func NewMetrics() *Metrics { return &Metrics{begun: time.Now()} }
+func NewMetrics() *Metrics { return new(Metrics) }
 
 // Measure returns the [dispatcher.Config.Measure] of a dispatcher, whose durations are
 // collected from now on, with the attribute interlock.name or messaging.destination.name.
@@ -86,28 +88,33 @@ func measuredAs[M measured](c *Metrics, name string, empty func() M) M {
 		}
 	}
 	of := empty()
-	c.measured = append(c.measured, named[measured]{name, of})
+	c.measured = append(c.measured, named[measured]{name, of, time.Now()})
 	return of
 }
 
 // Add collects the metrics of a source from now on, with its name as the attribute
 // interlock.name: of a dispatcher, a sequencer, an outbox, or whatever else is
-// [view.Metered]. The error wraps [ErrName] if the name is empty or that of another source.
+// [view.Metered]. The error wraps [ErrName] if the name is empty or that of another source; a
+// source must not be nil.
 func (c *Metrics) Add(name string, source view.Metered) error {
 	if name == "" {
 		return fmt.Errorf("%w is empty: give the source one, by which it is found in a chart", ErrName)
+	}
+	if source == nil {
+		return fmt.Errorf("telemetry: the source %.80q is nil: give one", name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.ContainsFunc(c.sources, func(s named[view.Metered]) bool { return s.name == name }) {
 		return fmt.Errorf("%w %.80q is taken: give each source its own", ErrName, name)
 	}
-	c.sources = append(c.sources, named[view.Metered]{name, source})
+	c.sources = append(c.sources, named[view.Metered]{name, source, time.Now()})
 	return nil
 }
 
 // Remove ends the collection of a source and of what is measured with this name, as when it
-// was closed for good. It does nothing if there is no such name.
+// was closed. It does nothing if there is no such name. The name can be used again, for what
+// counts from 0 again.
 func (c *Metrics) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,29 +128,43 @@ func (c *Metrics) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error
 	c.mu.Lock()
 	sources, measured := c.sources, c.measured
 	c.mu.Unlock()
-	all := &collection{begun: c.begun, now: time.Now()}
+	all := &collection{now: time.Now()}
 	var errs []error
 	for _, s := range sources {
-		list, err := s.of.Metrics(ctx)
+		list, err := metricsOf(ctx, s.of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("telemetry: metrics of %.80q: %w", s.name, err))
 		}
 		for _, m := range list {
-			all.count(s.name, m)
+			all.since(s.since).count(s.name, m)
 		}
 	}
 	for _, m := range measured {
-		m.of.collect(all, m.name)
+		m.of.collect(all.since(m.since), m.name)
 	}
 	scope := instrumentation.Scope{Name: Scope, SchemaURL: semconv.SchemaURL}
 	return []metricdata.ScopeMetrics{{Scope: scope, Metrics: all.list}}, errors.Join(errs...)
 }
 
+// metricsOf returns the metrics of a source. A panic is its error.
+func metricsOf(ctx context.Context, source view.Metered) (list []view.Metric, err error) {
+	defer contain.Recover(&err)
+	return source.Metrics(ctx)
+}
+
 // collection is what one call of Produce collects.
 type collection struct {
-	begun, now time.Time
-	list       []metricdata.Metrics
+	now  time.Time
+	list []metricdata.Metrics
 }
+
+// collector adds points to a collection that count from a time.
+type collector struct {
+	*collection
+	begun time.Time
+}
+
+func (c *collection) since(begun time.Time) *collector { return &collector{c, begun} }
 
 // metric returns the metric with a name, and makes it if necessary. It is valid until the
 // next call.
@@ -158,7 +179,7 @@ func (c *collection) metric(name, unit, help string) *metricdata.Metrics {
 }
 
 // count adds the points of a metric of the source with this name.
-func (c *collection) count(source string, m view.Metric) {
+func (c *collector) count(source string, m view.Metric) {
 	var points []metricdata.DataPoint[float64]
 	for _, p := range m.Points {
 		attributes := []attribute.KeyValue{nameKey.String(source)}

@@ -283,14 +283,54 @@ func TestSourceFails(t *testing.T) {
 	require.Contains(t, got, "interlock.dispatcher.messages")
 }
 
+// panics is a source with a fault.
+type panics struct{}
+
+func (panics) Metrics(context.Context) ([]view.Metric, error) { panic("no metrics") }
+
+// TestSourcePanics: that is its error, since readers collect on goroutines of their own, where
+// a panic would end the service.
+func TestSourcePanics(t *testing.T) {
+	metrics := telemetry.NewMetrics()
+	require.NoError(t, metrics.Add("faulty", panics{}))
+	require.NoError(t, metrics.Add("store", away{}))
+	got, err := read(t, metrics)
+	require.ErrorContains(t, err, `metrics of "faulty": panic: no metrics`)
+	require.Equal(t, map[string]float64{"store": 1}, values(got["known"]))
+}
+
 func TestNames(t *testing.T) {
 	metrics := telemetry.NewMetrics()
 	require.NoError(t, metrics.Add("a", away{}))
 	require.ErrorIs(t, metrics.Add("a", away{}), telemetry.ErrName)
 	require.ErrorIs(t, metrics.Add("", away{}), telemetry.ErrName)
+	require.ErrorContains(t, metrics.Add("c", nil), "nil")
 	metrics.Remove("b")
 	metrics.Remove("a")
 	require.NoError(t, metrics.Add("a", away{}))
+}
+
+// TestSourceReplaced: the counts of a source that has the name of a removed one, which begin
+// at 0 again, are told from those of that by when they begin.
+func TestSourceReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := telemetry.NewMetrics()
+		begun := func() (finished, process time.Time) {
+			d := start(t, dispatcher.Config[job]{Measure: metrics.Measure("a")}, run)
+			require.NoError(t, metrics.Add("a", d))
+			defer metrics.Remove("a")
+			require.NoError(t, d.Submit(t.Context(), job{"x", takes(time.Second, nil)}))
+			require.NoError(t, d.Drain(t.Context()))
+			got, err := read(t, metrics)
+			require.NoError(t, err)
+			return got["interlock.dispatcher.finished"].Data.(metricdata.Sum[float64]).DataPoints[0].StartTime,
+				got["messaging.process.duration"].Data.(metricdata.Histogram[float64]).DataPoints[0].StartTime
+		}
+		finished, process := begun()
+		finishedNext, processNext := begun()
+		require.Equal(t, time.Second, finishedNext.Sub(finished))
+		require.Equal(t, time.Second, processNext.Sub(process))
+	})
 }
 
 // TestMetricsAreListed: METRICS.md has all metrics, with their units and attributes, and no

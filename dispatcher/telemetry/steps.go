@@ -41,7 +41,7 @@ func (s *steps) measure(one view.Step) {
 }
 
 // collect implements measured.
-func (s *steps) collect(c *collection, name string) {
+func (s *steps) collect(c *collector, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range slices.SortedFunc(maps.Keys(s.of), compare) {

@@ -106,10 +106,10 @@ func CheckVersion(ctx context.Context, db *sql.DB, component string, version int
 	var has int
 	err := db.QueryRowContext(ctx, `SELECT version FROM schema_versions WHERE component = $1`, component).Scan(&has)
 	switch {
-	case ctx.Err() != nil:
-		return err
-	case err != nil:
+	case isMissing(err):
 		return fmt.Errorf("%w: there are no tables of %s: %w", ErrSchema, component, err)
+	case err != nil:
+		return err
 	case has > version:
 		return fmt.Errorf("%w: that of %s has version %d, this program knows up to %d: use a newer one", ErrSchema, component, has, version)
 	case has < version:
@@ -118,10 +118,26 @@ func CheckVersion(ctx context.Context, db *sql.DB, component string, version int
 	return nil
 }
 
+// isMissing reports whether an error says that a row, the table or a column of it is not
+// there, and not that the database is away.
+func isMissing(err error) bool {
+	var postgres interface{ SQLState() string }
+	var sqlite interface{ Code() int }
+	switch {
+	case errors.As(err, &postgres):
+		return postgres.SQLState() == "42P01" || postgres.SQLState() == "42703"
+	case errors.As(err, &sqlite):
+		return sqlite.Code() == 1 // SQLITE_ERROR
+	}
+	return errors.Is(err, sql.ErrNoRows)
+}
+
 func transaction(ctx context.Context, conn *sql.Conn, d Dialect, component string, steps []string) error {
 	begin := `BEGIN IMMEDIATE`
 	if d == PostgreSQL {
-		begin = `BEGIN; SELECT pg_advisory_xact_lock(496362878345)` // any number, the same for all
+		// Each statement sees what was committed before it: also by whoever had the lock, which
+		// is any number, the same for all.
+		begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(496362878345)`
 	}
 	if _, err := conn.ExecContext(ctx, begin); err != nil {
 		return err

@@ -2,10 +2,12 @@ package sqldb_test
 
 import (
 	"database/sql"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
@@ -109,6 +111,57 @@ func TestManyMigrateAtOnce(t *testing.T) {
 		var n int
 		require.NoError(t, open().QueryRow(`SELECT count(*) FROM counter`).Scan(&n))
 		require.Equal(t, 1, n)
+	})
+}
+
+// One that has waited for another sees what that has done, whatever the isolation level of
+// the database's transactions is.
+func TestMigrateWaitsAtAnyLevel(t *testing.T) {
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			source := pgtest.Start(t, "fsync=off").Database(t) + "&default_transaction_isolation=" + url.PathEscape(level)
+			db, err := sql.Open("pgx", source)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, db.Close()) }()
+
+			t.Log("both wait, and then go on one after the other")
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = tx.Exec(`SELECT pg_advisory_xact_lock(496362878345)`)
+			require.NoError(t, err)
+			results := make(chan error)
+			for range 2 {
+				go func() {
+					results <- sqldb.Migrate(t.Context(), db, sqldb.PostgreSQL, "fruit", []string{`CREATE TABLE fruit (name TEXT)`})
+				}()
+			}
+			require.Eventually(t, func() bool {
+				var n int
+				err := db.QueryRow(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&n)
+				return err == nil && n == 2
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, tx.Commit())
+			require.NoError(t, <-results)
+			require.NoError(t, <-results)
+		})
+	}
+}
+
+// What is not known is not told: a database that is away may have all tables.
+func TestCheckVersion(t *testing.T) {
+	everywhere(t, func(t *testing.T, d sqldb.Dialect, open func() *sql.DB) {
+		db := open()
+		require.ErrorIs(t, sqldb.CheckVersion(t.Context(), db, "fruit", 1), sqldb.ErrSchema, "no table at all")
+		require.NoError(t, sqldb.Migrate(t.Context(), db, d, "fruit", []string{`CREATE TABLE fruit (name TEXT)`}))
+		require.NoError(t, sqldb.CheckVersion(t.Context(), db, "fruit", 1))
+		for _, version := range []int{0, 2} {
+			require.ErrorIs(t, sqldb.CheckVersion(t.Context(), db, "fruit", version), sqldb.ErrSchema)
+		}
+		require.ErrorIs(t, sqldb.CheckVersion(t.Context(), db, "bread", 1), sqldb.ErrSchema)
+		require.NoError(t, db.Close())
+		err := sqldb.CheckVersion(t.Context(), db, "fruit", 1)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, sqldb.ErrSchema)
 	})
 }
 

@@ -28,6 +28,6 @@
 //
 // # Errors
 //
-// If a source cannot tell its metrics, as one in a database that is away, the others are
-// collected all the same, and the reader gets the error.
+// If a source cannot tell its metrics, as one in a database that is away, or does not within
+// 5 seconds, the others are collected all the same, and the reader gets the error.
 package telemetry

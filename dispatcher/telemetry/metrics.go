@@ -128,14 +128,10 @@ func (c *Metrics) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error
 	c.mu.Lock()
 	sources, measured := c.sources, c.measured
 	c.mu.Unlock()
+	lists, errs := ask(ctx, sources)
 	all := &collection{now: time.Now()}
-	var errs []error
-	for _, s := range sources {
-		list, err := metricsOf(ctx, s.of)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("telemetry: metrics of %.80q: %w", s.name, err))
-		}
-		for _, m := range list {
+	for i, s := range sources {
+		for _, m := range lists[i] {
 			all.since(s.since).count(s.name, m)
 		}
 	}
@@ -144,6 +140,29 @@ func (c *Metrics) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error
 	}
 	scope := instrumentation.Scope{Name: Scope, SchemaURL: semconv.SchemaURL}
 	return []metricdata.ScopeMetrics{{Scope: scope, Metrics: all.list}}, errors.Join(errs...)
+}
+
+// askAtMost bounds the wait for a source whose database does not answer. A reader may set no
+// time itself, and Prometheus waits for 10 s.
+const askAtMost = 5 * time.Second
+
+// ask returns the metrics of all sources, which are asked at the same time, so that one that
+// does not answer holds up no other; and their errors, some of which may be nil.
+func ask(ctx context.Context, sources []named[view.Metered]) (lists [][]view.Metric, errs []error) {
+	ctx, cancel := context.WithTimeout(ctx, askAtMost)
+	defer cancel()
+	lists, errs = make([][]view.Metric, len(sources)), make([]error, len(sources))
+	var asked sync.WaitGroup
+	for i, s := range sources {
+		asked.Go(func() {
+			var err error
+			if lists[i], err = metricsOf(ctx, s.of); err != nil {
+				errs[i] = fmt.Errorf("telemetry: metrics of %.80q: %w", s.name, err)
+			}
+		})
+	}
+	asked.Wait()
+	return lists, errs
 }
 
 // metricsOf returns the metrics of a source. A panic is its error.

@@ -299,6 +299,30 @@ func TestSourcePanics(t *testing.T) {
 	require.Equal(t, map[string]float64{"store": 1}, values(got["known"]))
 }
 
+// hangs is a source whose database does not answer.
+type hangs struct{}
+
+func (hangs) Metrics(ctx context.Context) ([]view.Metric, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestSourceHangs: it is waited for as long as a scrape can wait, and no other waits for it.
+func TestSourceHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := telemetry.NewMetrics()
+		require.NoError(t, metrics.Add("one", hangs{}))
+		require.NoError(t, metrics.Add("two", hangs{}))
+		require.NoError(t, metrics.Add("store", away{}))
+		begun := time.Now()
+		got, err := read(t, metrics)
+		require.Equal(t, 5*time.Second, time.Since(begun))
+		require.ErrorContains(t, err, `metrics of "one": context deadline exceeded`)
+		require.ErrorContains(t, err, `metrics of "two": context deadline exceeded`)
+		require.Equal(t, map[string]float64{"store": 1}, values(got["known"]))
+	})
+}
+
 func TestNames(t *testing.T) {
 	metrics := telemetry.NewMetrics()
 	require.NoError(t, metrics.Add("a", away{}))

@@ -8,6 +8,7 @@ package eventbody
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -56,6 +57,7 @@ var (
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		MaxMapPairs:       math.MaxInt32, // an event may have any number of headers, and must be read again
 		// Texts are checked by the event's Validate.
 	}.DecMode())
 )

@@ -3,6 +3,7 @@ package eventbody_test
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,25 @@ func event() *ordering.Event {
 		Positions: []ordering.Position{{Stream: lockkeys.Must("order", "1"), Number: 7}},
 		Time:      time.Date(2026, 11, 29, 12, 0, 0, 5, time.UTC),
 	}
+}
+
+// What is stored can be read, however much it is.
+func TestTheLargest(t *testing.T) {
+	e := event()
+	e.Headers = map[string]string{}
+	for i := range 200_000 {
+		e.Headers[strconv.Itoa(i)] = ""
+	}
+	e.Positions = nil
+	for i := range ordering.MaxPositions {
+		e.Positions = append(e.Positions, ordering.Position{Stream: lockkeys.Must("account", strconv.Itoa(i)), Number: ordering.MaxNumber})
+	}
+	require.NoError(t, e.Validate())
+	stored, err := eventbody.Encode(e)
+	require.NoError(t, err)
+	again, err := eventbody.Decode(e.ID, "", stored)
+	require.NoError(t, err)
+	same(t, e, again)
 }
 
 func TestItIsSmall(t *testing.T) {

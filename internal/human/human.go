@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Duration returns a duration in its largest unit of which there are two or more.
+// Duration returns a duration in its largest unit, rounded down; in minutes, hours and days
+// from two on.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -24,7 +24,7 @@ func (d *Dispatcher[M]) Metrics(context.Context) ([]view.Metric, error) {
 			}},
 		{Name: "interlock.dispatcher.accepted", Unit: "{message}", Help: "Messages accepted.", Grows: true, Points: view.One(stats.Accepted)},
 		{Name: "interlock.dispatcher.refused", Unit: "{message}", Help: "Submissions refused because MaxParked was reached.", Grows: true, Points: view.One(stats.Refused)},
-		{Name: "interlock.dispatcher.attempts", Unit: "{attempt}", Help: "Attempts begun.", Grows: true, Points: view.One(stats.Started)},
+		{Name: "interlock.dispatcher.attempts", Unit: "{attempt}", Help: "Attempts begun, also those that were undone with a batch or chain.", Grows: true, Points: view.One(stats.Started)},
 		{Name: "interlock.dispatcher.retries", Unit: "{attempt}", Help: "Attempts that failed and were followed by another.", Grows: true, Points: view.One(stats.Retried)},
 		{Name: "interlock.dispatcher.finished", Unit: "{message}", Help: "Messages that have ended, by outcome; failed: also those that were skipped or dropped.", Grows: true,
 			Attribute: "interlock.outcome", Points: []view.Point{

@@ -10,7 +10,6 @@ func (d *Dispatcher[M]) settleLocked(w *worker[M]) {
 	for i := len(w.batch) - 1; i >= 0 && w.outcomes[i].kind == untouched; i-- {
 		t := w.batch[i]
 		t.attempts--
-		d.mu.stats.Started--
 		d.emitLocked(Undone, t, w.index, w.cause)
 		if i == 0 { // it has its keys
 			d.readyLocked(t)

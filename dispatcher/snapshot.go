@@ -14,7 +14,7 @@ import (
 // state.
 type Stats struct {
 	Accepted  uint64
-	Started   uint64 // attempts begun, including ones that widened or were cut off
+	Started   uint64 // attempts begun, including ones that widened, were cut off, or were undone with a batch or chain
 	Retried   uint64 // attempts that failed and were followed by another
 	Succeeded uint64
 	Failed    uint64 // ended with an error, skipped and dropped ones included

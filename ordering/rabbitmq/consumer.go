@@ -44,10 +44,10 @@ type Consumer struct {
 	obstacle atomic.Pointer[error] // why a message cannot be accepted now, while it waits
 	rare     struct{ letter, stuck, left, limit, lost, obstacle seldom }
 
-	connected                                               atomic.Bool
-	received, acked, deadLettered, requeued, late, channels atomic.Uint64
-	leftOut, nearLimit                                      atomic.Uint64
-	open                                                    atomic.Int64
+	connected                                              atomic.Bool
+	received, done, deadLettered, requeued, late, channels atomic.Uint64 // each settled message is counted once
+	leftOut, nearLimit                                     atomic.Uint64
+	open                                                   atomic.Int64
 }
 
 // ConsumerStats counts what a consumer has done since it was made.
@@ -129,9 +129,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // Stats returns the counts at this moment.
 func (c *Consumer) Stats() ConsumerStats {
+	done, deadLettered := c.done.Load(), c.deadLettered.Load()
 	return ConsumerStats{
-		Connected: c.connected.Load(), Channels: c.channels.Load(), Received: c.received.Load(), Acked: c.acked.Load(),
-		DeadLettered: c.deadLettered.Load(), Requeued: c.requeued.Load(), Late: c.late.Load(), Open: int(c.open.Load()),
+		Connected: c.connected.Load(), Channels: c.channels.Load(), Received: c.received.Load(), Acked: done + deadLettered,
+		DeadLettered: deadLettered, Requeued: c.requeued.Load(), Late: c.late.Load(), Open: int(c.open.Load()),
 		Stuck: c.stuck.count(), LeftOut: c.leftOut.Load(), NearLimit: c.nearLimit.Load(),
 	}
 }

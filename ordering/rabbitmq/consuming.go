@@ -95,13 +95,13 @@ func (c *Consumer) consume(stop, connected context.Context, conn *amqp.Connectio
 		acker.Wait()
 	}()
 
-	acked := c.acked.Load()
+	acked := c.Stats().Acked
 	err = w.receive(messages)
 	if err == nil {
 		err = w.finish()
 	} else {
 		w.tellLost(err)
-		err = c.pause(err, c.acked.Load() > acked)
+		err = c.pause(err, c.Stats().Acked > acked)
 	}
 	endAcks()
 	acker.Wait()

@@ -52,11 +52,10 @@ func (w *consuming) leave(tag uint64, s Settlement) {
 		w.requeued.Add(1)
 	case !inTime:
 		w.late.Add(1)
+	case s.verdict == deadLetter:
+		w.deadLettered.Add(1)
 	default:
-		w.acked.Add(1)
-		if s.verdict == deadLetter {
-			w.deadLettered.Add(1)
-		}
+		w.done.Add(1)
 	}
 }
 

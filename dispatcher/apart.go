@@ -134,7 +134,7 @@ func (d *Dispatcher[M]) apartLocked(t *task[M]) *taskList[M] {
 // roomLocked reports whether t still fits MaxParked and, if MaxPendingBytes is
 // set, as many bytes again.
 func (d *Dispatcher[M]) roomLocked(t *task[M]) bool {
-	within := d.cfg.MaxPendingBytes == 0 || d.mu.unslotted.bytes+t.size <= d.cfg.MaxPendingBytes
+	within := d.cfg.MaxPendingBytes == 0 || t.size <= d.cfg.MaxPendingBytes-d.mu.unslotted.bytes
 	return within && d.mu.unslotted.count < int64(d.cfg.MaxParked)
 }
 

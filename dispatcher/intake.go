@@ -147,7 +147,7 @@ func (in *intake[M]) accept(arrivals []arrival[M], turn bool) (n int, last uint6
 // room reports whether there is a slot for a message of this size. It needs mu.
 func (in *intake[M]) room(size int64) bool {
 	taken := &in.mu.taken
-	return taken.count < in.maxCount && (in.maxBytes == 0 || taken.bytes+size <= in.maxBytes)
+	return taken.count < in.maxCount && (in.maxBytes == 0 || size <= in.maxBytes-taken.bytes)
 }
 
 // extend appends an empty chunk. It needs mu.

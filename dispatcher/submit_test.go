@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -276,5 +277,28 @@ func TestNested(t *testing.T) {
 		require.NoError(t, err)
 		drain(t, d)
 		require.EqualValues(t, 2, d.Stats().Accepted)
+	})
+}
+
+// TestTheLargestSizes: their sum is not taken for a small one.
+func TestTheLargestSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{MaxPendingBytes: math.MaxInt64, Size: func(*job) int64 { return math.MaxInt64/2 + 1 }})
+		require.NoError(t, d.TrySubmit(t.Context(), newJob("", takes(time.Second, nil), "a")))
+		require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil, "b")), dispatcher.ErrFull)
+		drain(t, d)
+	})
+}
+
+// TestTheLargestSizesParked: nor is it when they are parked.
+func TestTheLargestSizesParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{MaxPendingBytes: math.MaxInt64, Size: func(*job) int64 { return math.MaxInt64/2 + 1 }, Failure: dispatcher.Park})
+		for _, key := range []string{"a", "b"} {
+			require.NoError(t, d.TrySubmit(t.Context(), newJob("", takes(0, errBoom), key)))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, d.Stats().Beyond)
+		require.ErrorIs(t, d.TrySubmit(t.Context(), newJob("", nil, "c")), dispatcher.ErrFull)
 	})
 }

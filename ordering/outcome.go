@@ -45,7 +45,8 @@ const (
 	// Failed: a command failed for good under the policy Park: nothing of it is
 	// kept, and a repeat runs again. Err is the failure.
 	Failed
-	// Unfinished: the sequencer ended first. Nothing was recorded.
+	// Unfinished: the sequencer ended first. Nothing was recorded, as far as it knows:
+	// a commit that was under way then may be durable, which a redelivery finds out.
 	Unfinished
 )
 

@@ -196,6 +196,62 @@ func TestStoreFailureStopsTheRun(t *testing.T) {
 	})
 }
 
+// unclear is a store that is gone before it has said whether it has committed.
+type unclear struct {
+	*store.Memory
+	gone *atomic.Bool
+}
+
+func (s unclear) Commit(context.Context, ordering.Commitment, store.Result) error {
+	s.gone.Store(true)
+	return &ordering.StoreError{Op: "commit", Err: errDiskFull}
+}
+
+func (s unclear) Numbers() ordering.Store { return unclearNumbers{s.Memory.Numbers(), s.gone} }
+
+type unclearNumbers struct {
+	ordering.Store
+	gone *atomic.Bool
+}
+
+func (n unclearNumbers) Begin(ctx context.Context, c ordering.Consumer) (ordering.Term, error) {
+	term, err := n.Store.Begin(ctx, c)
+	return unclearTerm{term, n.gone}, err
+}
+
+type unclearTerm struct {
+	ordering.Term
+	gone *atomic.Bool
+}
+
+func (t unclearTerm) Look(ctx context.Context, positions []ordering.Position) ([]ordering.NumberState, error) {
+	if t.gone.Load() {
+		return nil, errDiskFull
+	}
+	return t.Term.Look(ctx, positions)
+}
+
+// A sender is not told that its message was not accepted while nobody can know.
+func TestTheEndOfTheServiceInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		s, err := service.Start(t.Context(), service.Config{Store: unclear{store.NewMemory(), &gone}, Input: first, Workers: 4, Audit: audit.New(nil, 0)})
+		require.NoError(t, err)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := s.Do(t.Context(), &book.Message{Op: book.Open, Account: "a"})
+			answered <- err
+		}()
+		synctest.Wait()
+		require.True(t, gone.Load())
+		_, _ = s.Shutdown(t.Context())
+		require.ErrorIs(t, <-answered, service.ErrInDoubt)
+		_, err = s.Do(t.Context(), &book.Message{Op: book.Open, Account: "b"})
+		require.ErrorIs(t, err, ordering.ErrClosed)
+		require.NotErrorIs(t, err, service.ErrInDoubt, "it was not accepted")
+	})
+}
+
 // The audit compares with what the handlers themselves saw of time: messages
 // that a dispatcher lets overlap are seen.
 func TestOverlapIsSeen(t *testing.T) {

@@ -57,6 +57,9 @@ var (
 	// ErrHeld says that the message is kept until those come that its numbers
 	// say are before it.
 	ErrHeld = errors.New("the message waits for earlier ones")
+	// ErrInDoubt says that the service has ended, and that nobody knows whether the
+	// message was applied before.
+	ErrInDoubt = errors.New("the service has ended before it was known what became of the message")
 )
 
 // answerOf is what an outcome means for the sender of a message.
@@ -67,6 +70,8 @@ func answerOf(e *ordering.Event, o ordering.Outcome) (book.Reply, error) {
 	case o.Result == ordering.Applied, o.Result == ordering.Duplicate:
 	case rejectsCommand(e, o):
 		return book.Reply{}, idTaken(e.ID)
+	case o.Result == ordering.Unfinished: // its commit may have been under way
+		return book.Reply{}, fmt.Errorf("%w: %w", ErrInDoubt, o.Err)
 	default:
 		return book.Reply{}, o.Err
 	}

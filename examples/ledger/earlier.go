@@ -15,6 +15,7 @@ import (
 type earlier struct {
 	term  *term
 	input func() int64
+	last  int64 // refusal of the earlier runs
 
 	mu struct {
 		sync.Mutex
@@ -66,7 +67,8 @@ func (e *earlier) lookUpLocked() {
 			e.mu.err = err
 			break
 		}
-		if rejection, ok := refused[r.event]; ok {
+		if rejection, ok := refused[r.event]; ok { // once, however many copies there are
+			delete(refused, r.event)
 			e.tellLocked(audit.Record{Event: r.event, Line: r.line, Message: r.message, Err: rejection})
 		}
 	}
@@ -86,6 +88,9 @@ func (e *earlier) refusedLocked(input int64) (refused map[string]*book.Rejection
 	}
 	refused = map[string]*book.Rejection{}
 	err = e.term.store.Refusals(context.Background(), input, func(r store.Refusal) error {
+		if r.Entry > e.last {
+			return nil // this run tells of it itself
+		}
 		if input == 0 || r.Line > e.mu.line {
 			refused[r.Event] = &r.Rejection
 			return nil

@@ -354,6 +354,21 @@ nonsense
 	}
 }
 
+// A rejection is told once, by the run that rejects and then as one of an earlier run,
+// however many copies of the message there are.
+func TestCopiesOfARejection(t *testing.T) {
+	t.Parallel()
+	const withdrawal = `{"op":"withdraw","account":"a","amount":"6","sequence":"x=1"}` + "\n"
+	in, db := write(t, "in.ndjson", strings.Repeat(withdrawal, 3)), filepath.Join(t.TempDir(), "ledger.db")
+	for _, earlier := range []bool{false, true} {
+		r := ledger(t, "", "-in", in, "-db", db)
+		require.Equal(t, exitBad, r.code)
+		assert.Contains(t, r.stdout, "✗ rejected: 0 as expected, 1 otherwise")
+		assert.Equal(t, earlier, strings.Contains(r.stdout, "not applied in an earlier run"), r.stdout)
+		assert.Equal(t, 1, strings.Count(r.stderr, "rejected: no such account"), r.stderr)
+	}
+}
+
 // A message that is held behind the end of its stream is refused, once, and so
 // are messages that each wait for the other; the database goes on.
 func TestHeldForEver(t *testing.T) {

@@ -71,7 +71,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer, in *input, onEnd 
 	if err != nil {
 		return nil, err
 	}
-	if t.last, err = t.store.Last(ctx); err != nil {
+	if t.last, t.earlier.last, err = t.store.Last(ctx); err != nil {
 		return nil, err
 	}
 	t.earlier.term, t.earlier.input = t, id

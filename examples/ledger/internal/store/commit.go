@@ -186,14 +186,14 @@ func (d *Database) Known(ctx context.Context, id string) (known *Known, err erro
 // Refusals implements [Store].
 func (d *Database) Refusals(ctx context.Context, input int64, use func(Refusal) error) error {
 	rows, err := d.numbers.DB().QueryContext(ctx,
-		`SELECT event, line, reason, detail, message FROM refusals WHERE input = $1 ORDER BY entry`, input)
+		`SELECT entry, event, line, reason, detail, message FROM refusals WHERE input = $1 ORDER BY entry`, input)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		f := Refusal{Input: input}
-		if err := rows.Scan(&f.Event, &f.Line, (*string)(&f.Reason), &f.Detail, &f.Message); err != nil {
+		if err := rows.Scan(&f.Entry, &f.Event, &f.Line, (*string)(&f.Reason), &f.Detail, &f.Message); err != nil {
 			return err
 		}
 		if err := use(f); err != nil {

@@ -78,8 +78,8 @@ func (s *Memory) Refusals(_ context.Context, input int64, use func(Refusal) erro
 	s.Tables.mu.RLock()
 	all := slices.Clone(s.ended.refusals)
 	s.Tables.mu.RUnlock()
-	for _, r := range all {
-		if r.Input == input {
+	for i, r := range all {
+		if r.Entry = int64(i + 1); r.Input == input {
 			if err := use(r); err != nil {
 				return err
 			}
@@ -135,6 +135,13 @@ func (s *Memory) SaveCheckpoint(_ context.Context, input int64, c *Checkpoint) e
 	defer s.mu.Unlock()
 	s.mu.places[input] = c
 	return nil
+}
+
+// Last implements [Store].
+func (s *Memory) Last(context.Context) (journal, refusal int64, err error) {
+	s.Tables.mu.RLock()
+	defer s.Tables.mu.RUnlock()
+	return s.Tables.mu.journal, int64(len(s.ended.refusals)), nil
 }
 
 // Holds implements [Store].

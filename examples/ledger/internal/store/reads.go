@@ -206,9 +206,10 @@ func each(ctx context.Context, query *sql.Stmt, args []any, use func(scan scanFu
 }
 
 // Last implements [Store].
-func (d *Database) Last(ctx context.Context) (last int64, err error) {
-	err = d.numbers.DB().QueryRowContext(ctx, `SELECT coalesce(max(entry), 0) FROM journal`).Scan(&last)
-	return last, err
+func (d *Database) Last(ctx context.Context) (journal, refusal int64, err error) {
+	err = d.numbers.DB().QueryRowContext(ctx, `SELECT (SELECT coalesce(max(entry), 0) FROM journal), (SELECT coalesce(max(entry), 0) FROM refusals)`).
+		Scan(&journal, &refusal)
+	return journal, refusal, err
 }
 
 // Journal implements [Store].

@@ -37,8 +37,9 @@ type Store interface {
 	// Holds returns nil while nobody else has opened the database, and then an
 	// error that wraps [ordering.ErrFenced].
 	Holds(ctx context.Context) error
-	// Last returns the number of the journal's last entry, 0 at first.
-	Last(ctx context.Context) (int64, error)
+	// Last returns the numbers of the last entry of the journal, and of the last
+	// refusal: 0 at first.
+	Last(ctx context.Context) (journal, refusal int64, err error)
 	// Journal counts the messages in the journal from after an entry on.
 	Journal(ctx context.Context, after int64) (int, error)
 	// Accounts lists all accounts that were ever opened, in tree order.
@@ -107,6 +108,7 @@ func (r *Result) IsCopy() bool { return r.Changes == nil && r.Refusal == nil }
 
 // Refusal is a message that the book has refused, for good.
 type Refusal struct {
+	Entry   int64  // its number, from 1; set by [Store.Refusals]
 	Event   string // its name, by which its numbers are known
 	Input   int64  // that it was read from; 0 if its sender numbered it
 	Line    int    // where it stands there; 0 if it has no line

@@ -137,9 +137,9 @@ func TestLongNames(t *testing.T) {
 func TestStore(t *testing.T) {
 	every(t, func(t *testing.T, s store.Store) {
 		ctx := context.Background()
-		last, err := s.Last(ctx)
+		last, refused, err := s.Last(ctx)
 		require.NoError(t, err)
-		assert.Zero(t, last)
+		assert.Zero(t, last+refused)
 		w := newWriter(t, s, "stream")
 		require.NoError(t, w.commit(changes(map[string]int64{"a": 100, "a:b": 250, "a-b": 3, "a b": 4, "ab": 5})))
 		closing := changes(map[string]int64{"a:b": -1})
@@ -174,14 +174,20 @@ func TestStore(t *testing.T) {
 		accounts, err := s.Accounts(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, []book.Account{"a", "a:b", "a b", "a-b", "ab"}, accounts)
-		last, err = s.Last(ctx)
-		require.NoError(t, err)
-		assert.EqualValues(t, 2, last)
 		journal, err := s.Journal(ctx, 1)
 		require.NoError(t, err)
 		assert.Equal(t, 1, journal)
 		assert.EqualValues(t, 2, s.Stats().Messages)
 		assert.NotEmpty(t, s.Name())
+		require.NoError(t, s.Refuse(ctx, store.Refusal{Event: "e1", Message: []byte("{}")}))
+		require.NoError(t, s.Refuse(ctx, store.Refusal{Event: "e2", Message: []byte("{}"), Input: 1}))
+		last, refused, err = s.Last(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, []int64{2, 2}, []int64{last, refused})
+		require.NoError(t, s.Refusals(ctx, 1, func(r store.Refusal) error {
+			assert.Equal(t, store.Refusal{Entry: 2, Event: "e2", Message: []byte("{}"), Input: 1}, r)
+			return nil
+		}))
 	})
 }
 
@@ -291,7 +297,7 @@ func TestReopen(t *testing.T) {
 	require.FileExists(t, path)
 
 	again := open(t, path)
-	last, err := again.Last(ctx)
+	last, _, err := again.Last(ctx)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, last)
 	assert.Equal(t, []string{"a 123.45 EUR"}, listing(t, again, book.Root))

@@ -106,13 +106,6 @@ func (t *Tables) applyLocked(c *book.Changes) {
 	t.mu.journal++
 }
 
-// Last implements [Store].
-func (t *Tables) Last(context.Context) (int64, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.mu.journal, nil
-}
-
 // Journal implements [Store].
 func (t *Tables) Journal(_ context.Context, after int64) (int, error) {
 	t.mu.RLock()

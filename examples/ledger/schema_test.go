@@ -64,6 +64,7 @@ func TestSchemaAndProgramAgree(t *testing.T) {
 	schema := compileSchema(t)
 	for text, good := range map[string]bool{
 		`{"op":"open","account":"client:42:account:7","id":"x","note":"hello"}`: true,
+		`{"op":"open","account":"client:42:account:7","id":""}`:                 false,
 		`{"op":"open"}`:                                               false,
 		`{"op":"open","account":""}`:                                  false,
 		`{"op":"open","account":"/"}`:                                 false,

@@ -31,6 +31,9 @@ func Decode(data []byte) (*Message, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	if m.ID == "" && slices.Contains(names, "id") {
+		return nil, errors.New("\"id\" is empty: give each message an id of its own, or none")
+	}
 	for _, f := range fields { // one that is given and empty, say
 		if op := operations[m.Op]; slices.Contains(names, f.name) && (op.needs|op.takes)&f.bit == 0 {
 			return nil, fmt.Errorf("%s does not take %q: remove it", m.Op, f.name)

@@ -95,6 +95,7 @@ var badMessages = map[string]string{
 	`{"op":"end_of_day","id":"a\n"}`:                                               "id \"a\\n\": has a control character",
 	`{"op":"end_of_day","id":"` + strings.Repeat("x", 201) + `"}`:                  "longer than 200 characters",
 	`{"\u006fp":"end_of_day","op":"end_of_day"}`:                                   `field "op" is given twice`,
+	`{"op":"end_of_day","id":""}`:                                                  `"id" is empty: give each message an id of its own`,
 	`{"op":"end_of_day","client":"a"}`:                                             `end_of_day does not take "client"`,
 }
 

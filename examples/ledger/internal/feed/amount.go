@@ -72,9 +72,10 @@ func read(text string) number {
 		}
 		return r
 	}, text)
-	n.digits = strings.TrimPrefix(n.digits, "+")
 	if rest, negative := strings.CutPrefix(n.digits, "-"); negative {
 		n.sign, n.digits = "-", rest
+	} else {
+		n.digits = strings.TrimPrefix(n.digits, "+")
 	}
 	at := strings.LastIndexAny(n.digits, marks)
 	if at < 0 {
@@ -187,9 +188,9 @@ func (s *styles) parse(commodity, text string) (book.Amount, error) {
 	if strings.Contains(whole, ".") && strings.Contains(whole, ",") {
 		return book.Amount{}, fmt.Errorf("amount %.40q has a mark in an odd place", text)
 	}
-	groups := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(marks, r) })
+	groups := strings.Split(strings.ReplaceAll(whole, ",", "."), ".")
 	for i, g := range groups {
-		if i > 0 && len(g) < 2 || i > 0 && i == len(groups)-1 && len(g) < 3 {
+		if g == "" && len(groups) > 1 || i > 0 && len(g) < 2 || i > 0 && i == len(groups)-1 && len(g) < 3 {
 			return book.Amount{}, fmt.Errorf("amount %.40q has a mark in an odd place", text)
 		}
 	}
@@ -198,7 +199,7 @@ func (s *styles) parse(commodity, text string) (book.Amount, error) {
 		plain += "." + fraction
 	}
 	amount, err := book.ParseAmount(plain)
-	if err != nil {
+	if err != nil || strings.HasPrefix(n.digits, "-") { // a second sign
 		return book.Amount{}, fmt.Errorf("amount %.40q is not a decimal number", text)
 	}
 	return amount, nil

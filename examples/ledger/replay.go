@@ -37,10 +37,17 @@ func (o *options) replay(ctx context.Context, stdin io.Reader, stdout, stderr io
 	in.progress.finish()
 	summary.Elapsed = time.Since(start)
 	summary.Empty = summary.Failure == nil && summary.Read+summary.Malformed == 0 && o.in != ""
+	if summary.Failure == nil {
+		tellShort(stderr, in)
+	}
+	return t.conclude(ctx, stdout, summary)
+}
+
+// tellShort tells of an input that was read to its end, if more was once.
+func tellShort(stderr io.Writer, in *input) {
 	if followed, ok := in.source.(*intake.Source); ok && followed.Short() {
 		fmt.Fprintln(stderr, "the input ends before what was read of it once: it is the beginning of that, or was cut; nothing is applied twice")
 	}
-	return t.conclude(ctx, stdout, summary)
 }
 
 // patience is how long messages that were read may take to end once no more

@@ -37,15 +37,16 @@ func (o *options) send(ctx context.Context, stdout, stderr io.Writer) (good bool
 	sent, malformed, err := o.sendAll(ctx, in, p, rejects)
 	in.progress.finish()
 	kept, rejected := rejects.finish()
-	if err := errors.Join(err, rejected); err != nil {
-		return false, err
-	}
-	count := func(n int) string { return humanize.Comma(int64(n)) }
-	_, err = fmt.Fprintf(stdout, "%s: %s messages are in the queue %s: %s kept from before, %s added, %s malformed\n",
-		in.identity.name, count(sent), o.queue, count(min(p.Kept(), sent)), count(max(sent-p.Kept(), 0)), count(malformed))
 	if kept != "" {
 		fmt.Fprintf(stdout, "rejects: %s\n", kept)
 	}
+	if err := errors.Join(err, rejected); err != nil {
+		return false, err
+	}
+	tellShort(stderr, in)
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	_, err = fmt.Fprintf(stdout, "%s: %s messages are in the queue %s: %s kept from before, %s added, %s malformed\n",
+		in.identity.name, count(sent), o.queue, count(min(p.Kept(), sent)), count(max(sent-p.Kept(), 0)), count(malformed))
 	if sent+malformed == 0 && o.in != "" {
 		return false, errors.Join(err, errors.New("the input is empty: if it should not be, it was cut, or not written yet"))
 	}

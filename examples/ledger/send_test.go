@@ -24,11 +24,13 @@ func TestProduceAgain(t *testing.T) {
 		{"begin", deposits("1", "2"), "2 messages are in the queue " + d.name + ": 0 kept from before, 2 added, 0 malformed", 2},
 		{"again", deposits("1", "2"), ": 2 kept from before, 0 added", 2},
 		{"more", deposits("1", "2", "3"), ": 2 kept from before, 1 added", 3},
+		{"less", deposits("1"), "1 messages are in the queue " + d.name + ": 1 kept from before, 0 added", 3},
 	} {
 		require.NoError(t, os.WriteFile(in, []byte(step.input), 0o600))
 		r := ledger(t, "", d.args("-produce", "-in", in, "-db", db)...)
 		require.Equal(t, exitGood, r.code, r.stderr)
 		assert.Contains(t, r.stdout, step.want, step.what)
+		assert.Equal(t, step.what == "less", strings.Contains(r.stderr, "the input ends before what was read of it once"), r.stderr)
 		d.requireCounts(t, step.queued, 0)
 	}
 	require.NoError(t, os.WriteFile(in, []byte(deposits("7")), 0o600))

@@ -207,6 +207,15 @@ func TestWrongUsage(t *testing.T) {
 		"-produce -amqp amqp://a -db postgres://x": "-produce needs -db",
 		"-produce -amqp amqp://a -db x -in -":      "standard input cannot",
 		"-produce -amqp amqp://a -db x -listen y":  "-produce and -listen exclude each other",
+		"-generate ndjson -in x.csv":               "-in has no use beside -generate",
+		"-generate ndjson -out x":                  "-out has no use beside -generate",
+		"-in x.csv -messages 5":                    "-messages has no use beside -in",
+		"-listen localhost:0 -as x":                "-as has no use beside -listen",
+		"-amqp amqp://a -db x -seed 1":             "-seed has no use beside -amqp",
+		"-produce -amqp amqp://a -db x -out y":     "-out has no use beside -produce",
+		"-in x.csv -out ./x.csv":                   "-in and -out are the same file, ./x.csv",
+		"-db x -rejects x":                         "-db and -rejects are the same file, x",
+		"-out x -timeline y/../x":                  "-out and -timeline are the same file",
 	} {
 		r := ledger(t, "", strings.Fields(args)...)
 		assert.Equal(t, exitUsage, r.code, args)
@@ -266,6 +275,40 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{out}, left)
 	assert.Equal(t, exitGood, ledger(t, deposits("1"), "-in", "-", "-db", "memory", "-out", os.DevNull).code)
+}
+
+// What is overwritten or cut must be what the program has written: a name that was
+// mistaken costs nobody a file.
+func TestOtherFilesAreKept(t *testing.T) {
+	t.Parallel()
+	const withdrawal = `{"op":"withdraw","account":"a","amount":"1"}`
+	db := filepath.Join(t.TempDir(), "bank.db")
+	require.Equal(t, exitGood, ledger(t, deposits("1"), "-in", "-", "-db", db).code)
+	for name, path := range map[string]string{
+		"messages":     write(t, "x.ndjson", deposits("1")+withdrawal),
+		"one message":  write(t, "x.ndjson", withdrawal),
+		"a number":     write(t, "x.ndjson", "1\n2"),
+		"a text":       write(t, "notes.txt", "do not\nlose this"),
+		"a half quote": write(t, "notes.txt", `{"`+"lines"),
+		"a database":   db,
+	} {
+		before := readFile(t, path)
+		r := ledger(t, withdrawal, "-in", "-", "-db", "memory", "-rejects", path)
+		assert.Equal(t, exitBad, r.code, name)
+		assert.Contains(t, r.stderr, "is something else than a reject: name another file", name)
+		assert.Equal(t, before, readFile(t, path), name)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(db, link))
+	r := ledger(t, withdrawal, "-in", "-", "-db", db, "-out", link)
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.stderr, "-db and -out are the same file")
+	for _, cut := range []string{`{`, `{"line":5,"ver`, `{"verdict":"malformed","reason":"x","raw":"{\"o`} { // it was killed there
+		path := write(t, "rejects.ndjson", `{"verdict":"malformed","reason":"x"}`+"\n"+cut)
+		r := ledger(t, withdrawal, "-in", "-", "-db", "memory", "-rejects", path)
+		assert.Contains(t, r.stdout, "✗ rejected: 0 as expected, 1 otherwise", r.stderr)
+		assert.Regexp(t, `^{"verdict":"malformed","reason":"x"}\n{"line":1,.*}\n$`, readFile(t, path))
+	}
 }
 
 // However a server is named, and wherever, its password is not told again.

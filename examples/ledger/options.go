@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -114,6 +115,12 @@ func parseOptions(args []string, output io.Writer) (*options, error) {
 	if o.amqp == "" && isSet(f, "queue") {
 		return nil, errors.New("-queue needs -amqp: say where the queue is")
 	}
+	if err := o.checkUnused(f); err != nil {
+		return nil, err
+	}
+	if err := o.checkFiles(); err != nil {
+		return nil, err
+	}
 	if err := o.readToken(token); err != nil {
 		return nil, err
 	}
@@ -143,6 +150,57 @@ func (o *options) readToken(path string) error {
 func isSet(f *flag.FlagSet, name string) (set bool) {
 	f.Visit(func(given *flag.Flag) { set = set || given.Name == name })
 	return set
+}
+
+// checkUnused refuses flags that would be given in vain beside others.
+func (o *options) checkUnused(f *flag.FlagSet) error {
+	for _, rule := range []struct {
+		applies bool
+		beside  string
+		unused  []string
+	}{
+		{o.generate != "", "-generate, which only writes made-up messages", []string{
+			"in", "as", "format", "decimal-mark", "listen", "token", "amqp", "queue", "produce", "db", "out", "timeline", "rejects"}},
+		{o.in != "", "-in, which is run whole", []string{"messages", "seed"}},
+		{o.listen != "", "-listen, which takes messages from others", []string{"messages", "seed", "as"}},
+		{o.amqp != "" && !o.produce, "-amqp, which takes messages from a queue", []string{"messages", "seed", "as"}},
+		{o.produce, "-produce, which runs nothing", []string{"out", "timeline"}},
+	} {
+		for _, name := range rule.unused {
+			if rule.applies && isSet(f, name) {
+				return fmt.Errorf("-%s has no use beside %s: leave one of them out", name, rule.beside)
+			}
+		}
+	}
+	return nil
+}
+
+// checkFiles refuses a file that is named twice: one would be written over the other.
+func (o *options) checkFiles() error {
+	type named struct{ flag, path string }
+	var files []named
+	for _, f := range []named{{"-in", o.in}, {"-db", o.db}, {"-out", o.out}, {"-timeline", o.timeline}, {"-rejects", o.rejects}} {
+		for _, other := range files {
+			if f.path != "" && isSameFile(f.path, other.path) {
+				return fmt.Errorf("%s and %s are the same file, %s: name different ones", other.flag, f.flag, f.path)
+			}
+		}
+		files = append(files, f)
+	}
+	return nil
+}
+
+// isSameFile reports whether two paths are those of one file, which need not be there.
+// Devices and pipes are no files.
+func isSameFile(a, b string) bool {
+	one, errOne := os.Stat(a)
+	two, errTwo := os.Stat(b)
+	if errOne == nil && errTwo == nil {
+		return one.Mode().IsRegular() && os.SameFile(one, two)
+	}
+	pathOne, _ := filepath.Abs(a) // fails if there is no current folder: then nothing can be made either
+	pathTwo, _ := filepath.Abs(b)
+	return errOne != nil && errTwo != nil && pathOne == pathTwo
 }
 
 // check fills in what depends on several flags, and refuses what is wrong.

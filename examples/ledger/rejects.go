@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -85,7 +86,8 @@ func newRejects(o *options, stderr io.Writer) (*rejects, error) {
 	return r, nil
 }
 
-// load reads what the file has.
+// load reads what the file has. One whose last line has no end, and is no reject that was
+// cut off, is not touched.
 func (r *rejects) load() error {
 	text, whole := bufio.NewReader(r.file), int64(0)
 	for {
@@ -93,6 +95,8 @@ func (r *rejects) load() error {
 		switch {
 		case err == io.EOF && len(line) == 0:
 			return nil
+		case err == io.EOF && !isCutReject(line):
+			return fmt.Errorf("the last line of %s has no end, and is something else than a reject: name another file", r.path)
 		case err == io.EOF:
 			return r.file.Truncate(whole)
 		case err != nil:
@@ -101,6 +105,18 @@ func (r *rejects) load() error {
 		whole += int64(len(line))
 		r.kept[sha256.Sum256(line)] = struct{}{}
 	}
+}
+
+// isCutReject reports whether a line without an end is the beginning of a reject.
+func isCutReject(line []byte) bool {
+	var whole struct{ Verdict string }
+	if json.Unmarshal(line, &whole) == nil {
+		return whole.Verdict != ""
+	}
+	return slices.ContainsFunc([]string{`{"line":`, `{"event":`, `{"verdict":`}, func(begin string) bool {
+		n := min(len(begin), len(line))
+		return string(line[:n]) == begin[:n]
+	})
 }
 
 func (r *rejects) malformed(m *feed.Malformed) {

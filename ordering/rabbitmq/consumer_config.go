@@ -24,7 +24,7 @@ type ConsumerConfig struct {
 	// memory. Default: 1024.
 	Prefetch int
 	// DeadLetter is the address for messages that cannot be decoded or can
-	// never run. By default there is none, and the consumer ends with a
+	// never run; not that of Queue. By default there is none, and the consumer ends with a
 	// [*PoisonError] at the first such message, which stays in the queue.
 	DeadLetter Address
 	// MaxStuck bounds the dead letters that wait, unacknowledged and outside
@@ -57,7 +57,10 @@ func (c ConsumerConfig) validate() error {
 	var p settings.Problems
 	c.Endpoint.validate(&p)
 	p.Add(c.Queue == "", "Queue is empty: name the queue to consume")
-	addName(&p, c.Queue)
+	for _, name := range []string{c.Queue, c.Tag, c.DeadLetter.Exchange, c.DeadLetter.Key} {
+		addName(&p, name)
+	}
+	p.Add(c.Queue != "" && c.DeadLetter == Address{Key: c.Queue}, "DeadLetter is the queue itself, to which each dead letter would come back for ever: name another one")
 	p.Add(c.Receiver == nil, "Receiver is nil: make one with Events, Owner or Messages")
 	if r, ok := c.Receiver.(interface{ lack() string }); ok {
 		lack := r.lack()

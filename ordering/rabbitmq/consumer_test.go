@@ -495,15 +495,19 @@ func TestConsumerConfig(t *testing.T) {
 		"Events has a nil sequencer": func(c *rabbitmq.ConsumerConfig) {
 			c.Receiver = rabbitmq.Events[*ordering.Event](nil)
 		},
-		"Owner has a nil function":      func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Owner(nil) },
-		"Messages has a nil dispatcher": func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Messages[int](nil, nil) },
-		"Queue is empty":                func(c *rabbitmq.ConsumerConfig) { c.Queue = "" },
-		"Receiver is nil":               func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
-		"Prefetch is -1":                func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
-		"Prefetch is 65536":             func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
-		"MaxStuck is -1":                func(c *rabbitmq.ConsumerConfig) { c.MaxStuck = -1 },
-		"Grace is -1s":                  func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
-		"protocol allows 255":           func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
+		"Owner has a nil function":       func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Owner(nil) },
+		"Messages has a nil dispatcher":  func(c *rabbitmq.ConsumerConfig) { c.Receiver = rabbitmq.Messages[int](nil, nil) },
+		"Queue is empty":                 func(c *rabbitmq.ConsumerConfig) { c.Queue = "" },
+		"Receiver is nil":                func(c *rabbitmq.ConsumerConfig) { c.Receiver = nil },
+		"Prefetch is -1":                 func(c *rabbitmq.ConsumerConfig) { c.Prefetch = -1 },
+		"Prefetch is 65536":              func(c *rabbitmq.ConsumerConfig) { c.Prefetch = 1 << 16 },
+		"MaxStuck is -1":                 func(c *rabbitmq.ConsumerConfig) { c.MaxStuck = -1 },
+		"Grace is -1s":                   func(c *rabbitmq.ConsumerConfig) { c.Grace = -time.Second },
+		"protocol allows 255":            func(c *rabbitmq.ConsumerConfig) { c.Queue = strings.Repeat("q", 300) },
+		"name \"ttt":                     func(c *rabbitmq.ConsumerConfig) { c.Tag = strings.Repeat("t", 300) },
+		"name \"eee":                     func(c *rabbitmq.ConsumerConfig) { c.DeadLetter.Exchange = strings.Repeat("e", 300) },
+		"name \"kkk":                     func(c *rabbitmq.ConsumerConfig) { c.DeadLetter.Key = strings.Repeat("k", 300) },
+		"DeadLetter is the queue itself": func(c *rabbitmq.ConsumerConfig) { c.DeadLetter.Key = c.Queue },
 	} {
 		c := good()
 		change(&c)

@@ -30,8 +30,8 @@ import (
 // the queue's name, and in one that the broker has published again, as a dead letter, with
 // another routing key than it had before.
 //
-// A message with an invalid sequence ID or type is refused. Everything else is
-// kept as far as an event can hold it, and the rest is left out, which a
+// A message with an invalid sequence ID or type is refused, and one whose [EventIDHeader]
+// is longer than [ordering.MaxID]. Everything else is kept as far as an event can hold it, and the rest is left out, which a
 // [Receiver] of [Events] or [Owner] counts and logs:
 //
 //   - headers that are text, numbers or booleans become the event's, as text.

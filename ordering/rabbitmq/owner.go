@@ -27,7 +27,8 @@ type Term interface {
 
 // Owner returns a receiver for a queue that several processes consume, one at a
 // time: a single-active queue, of a partition for example, with a shared store.
-// It is for one consumer.
+// It is for one consumer: a second one, while there is a term of the first, ends with an
+// error.
 //
 // The period in which the process owns the queue is a term. There is one for
 // each channel of the consumer. A sequencer of an earlier term may have outdated
@@ -93,6 +94,10 @@ var errStranger = errors.New("rabbitmq: Owner was called without its consumer's 
 // the previous one still works on its messages.
 var errPriority = errors.New("rabbitmq: an Owner must not have a priority, since it may begin before the previous owner has ended: remove it")
 
+// errShared: the terms of two consumers would wait for each other, and their queues stand
+// still.
+var errShared = errors.New("rabbitmq: Owner has a term of another consumer: make one for each")
+
 // Receive implements [Receiver].
 func (o *owner) Receive(ctx context.Context, m amqp.Delivery, settle Settle) error {
 	channel := consumingOf(ctx)
@@ -113,10 +118,13 @@ func (o *owner) Receive(ctx context.Context, m amqp.Delivery, settle Settle) err
 func (o *owner) current(ctx context.Context, channel *consuming) (*term, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if t := o.mu.term; t != nil {
-		if t.channel == channel {
-			return t, nil
-		}
+	switch t := o.mu.term; {
+	case t == nil:
+	case t.channel == channel:
+		return t, nil
+	case t.channel.Consumer != channel.Consumer && !t.isOver():
+		return nil, errShared
+	default:
 		select {
 		case <-t.over:
 		case <-ctx.Done():
@@ -135,6 +143,15 @@ func (o *owner) current(ctx context.Context, channel *consuming) (*term, error) 
 	channel.terms.Add(1)
 	context.AfterFunc(channel.receiving, t.end)
 	return t, nil
+}
+
+func (t *term) isOver() bool {
+	select {
+	case <-t.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // end ends a term. When the consumer's grace is over, the contexts of running

@@ -229,6 +229,24 @@ func TestAnOwnerWithoutItsConsumer(t *testing.T) {
 	require.Eventually(t, func() bool { return d.left(d.queue) == 1 }, waitAtMost, tick)
 }
 
+// An owner that is given to two consumers does not let the second one wait for ever.
+func TestAnOwnerOfTwoConsumers(t *testing.T) {
+	one, two := newDesk(t, rabbitmq.Queue{}), newDesk(t, rabbitmq.Queue{})
+	owner := rabbitmq.Owner(func(ctx context.Context) (rabbitmq.Term, error) {
+		sequencer, err := ordering.New(ctx, ordering.Config[*ordering.Event]{
+			Store: ordering.NewMemory(), Logger: quiet(), Handler: func(context.Context, ordering.Job[*ordering.Event]) error { return nil },
+		})
+		return rabbitmq.Events(sequencer), err
+	})
+	first := one.consume(rabbitmq.ConsumerConfig{Receiver: owner})
+	one.send("1", "a=1", "")
+	require.Eventually(t, func() bool { return first.consumer.Stats().Acked == 1 }, waitAtMost, tick)
+	two.send("1", "b=1", "")
+	require.ErrorContains(t, <-two.consume(rabbitmq.ConsumerConfig{Receiver: owner}).done, "make one for each")
+	first.end(t)
+	one.requireEmpty()
+}
+
 // A handler that does not end is not waited for longer than the grace.
 func TestAnOwnerWithAHandlerThatHangs(t *testing.T) {
 	d := newDesk(t, rabbitmq.Queue{})

@@ -275,7 +275,7 @@ func (p *Publisher) Alive() context.Context { return *p.alive.Load() }
 // not answer delays by a few seconds at most.
 //
 // Only the first call has an effect; others wait for it and return the same
-// error.
+// error. Do not call it in a callback, which it would wait for.
 func (p *Publisher) Shutdown(ctx context.Context) error {
 	p.closed.Do(func() { p.closeError = p.shutdown(ctx) })
 	return p.closeError

@@ -23,8 +23,9 @@ import (
 
 // bed is a fresh database with a log, and a table of events as one would write it.
 type bed struct {
-	store *sqlstore.Store
-	log   *eventlog.Log
+	store  *sqlstore.Store
+	log    *eventlog.Log
+	insert *sql.Stmt // into the table: prepared once, as the statements of the log are
 }
 
 // database is a kind of database, with the type of a number that it gives itself.
@@ -56,7 +57,9 @@ func (d database) bed(t testing.TB) *bed {
 			type TEXT NOT NULL, at BIGINT NOT NULL, body TEXT NOT NULL, UNIQUE (stream, version))`,
 		`CREATE TABLE effects (place BIGINT PRIMARY KEY, type TEXT NOT NULL)`,
 	}))
-	return &bed{store, log}
+	insert, err := store.Prepare(t.Context(), `INSERT INTO events (stream, version, id, type, at, body) VALUES ($1, $2, $3, $4, $5, $6)`)
+	require.NoError(t, err)
+	return &bed{store, log, insert}
 }
 
 // body is what an event of an order system has.
@@ -119,9 +122,9 @@ func (b *bed) appendByHand(ctx context.Context, n, some int) error {
 		version := versions[w][stream]
 		versions[w][stream] += some
 		return b.store.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			insert := tx.StmtContext(ctx, b.insert)
 			for j := range some {
-				_, err := tx.ExecContext(ctx, `INSERT INTO events (stream, version, id, type, at, body) VALUES ($1, $2, $3, $4, $5, $6)`,
-					stream, version+j+1, fmt.Sprintf("%d-%d-%d", w, i, j), "order-placed", 1_700_000_000_000_000+i, body)
+				_, err := insert.ExecContext(ctx, stream, version+j+1, fmt.Sprintf("%d-%d-%d", w, i, j), "order-placed", 1_700_000_000_000_000+i, body)
 				if err != nil {
 					return err
 				}

@@ -36,14 +36,13 @@ func BenchmarkAppend(b *testing.B) {
 	for _, d := range databases {
 		for _, some := range []int{1, 16} {
 			b.Run(fmt.Sprintf("db=%s/events=%d", d.name, some), func(b *testing.B) {
-				var race measure.Race
+				race := measure.Race{Rate: "events/s", Each: some}
 				for _, a := range appenders {
 					race.Run(b, a.name, func(b *testing.B) {
 						bed := d.bed(b)
 						b.ResetTimer()
 						require.NoError(b, a.add(bed, b.Context(), b.N, some))
 						b.StopTimer()
-						b.ReportMetric(float64(b.N*some)/b.Elapsed().Seconds(), "events/s")
 					})
 				}
 			})

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ func main() {
 	to := flag.String("to", ".", "the folder to write RESULTS.md and plots/ to")
 	note := flag.String("note", "", "what is to be said of the machine, that it was busy for example")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "%q is not a flag: name benchmarks with -only\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	if err := run(*rounds, *only, *to, *note); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -38,6 +43,9 @@ func run(rounds int, only, to, note string) error {
 	}
 	if rounds < 1 {
 		return fmt.Errorf("-rounds is %d: there must be one at least", rounds)
+	}
+	if !slices.ContainsFunc(comparisons, func(c comparison) bool { return wanted.MatchString(c.bench) }) {
+		return fmt.Errorf("-only %q: no benchmark has such a name, nothing is written", only)
 	}
 	if err := os.MkdirAll(filepath.Join(to, "plots"), 0o755); err != nil {
 		return err

@@ -51,6 +51,12 @@ func TestPlot(t *testing.T) {
 	require.Equal(t, picture, again, "the same numbers give the same picture")
 }
 
+// What is not there does not cost the results that are.
+func TestNoSuchBenchmark(t *testing.T) {
+	require.ErrorContains(t, run(1, "Nonsense", t.TempDir(), ""), `-only "Nonsense": no benchmark has such a name`)
+	require.ErrorContains(t, run(0, "", t.TempDir(), ""), "-rounds is 0")
+}
+
 // Every benchmark of the list is there.
 func TestComparisons(t *testing.T) {
 	for _, c := range comparisons {

@@ -15,6 +15,8 @@ type Race struct {
 	// it is reported too, and the ratio is how many times as fast the contender is.
 	// Otherwise the ratio is how many times as long it takes.
 	Rate string
+	// Each is how many of these an operation does. Default: 1.
+	Each int
 
 	first string
 	speed float64 // of the first, in operations per second
@@ -27,7 +29,7 @@ func (r *Race) Run(b *testing.B, name string, contender func(b *testing.B)) {
 		contender(b)
 		speed := float64(b.N) / b.Elapsed().Seconds()
 		if r.Rate != "" {
-			b.ReportMetric(speed, r.Rate)
+			b.ReportMetric(speed*float64(max(r.Each, 1)), r.Rate)
 		}
 		ratio := r.ratio(name, speed)
 		b.ReportMetric(ratio, "×"+r.first)

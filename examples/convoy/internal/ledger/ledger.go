@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -63,6 +64,9 @@ func (t Transaction) Event() (*ordering.Event, error) {
 	e := &ordering.Event{ID: t.ID, Type: string(t.Op), Payload: payload}
 	if strings.Contains(t.Of, "\x00") {
 		return nil, fmt.Errorf("transaction %.80q: of: %w", t.ID, ordering.ErrText)
+	}
+	if t.ID == "" {
+		return nil, errors.New("a transaction without an ID: nobody could tell it from another one")
 	}
 	orders := []string{t.Order}
 	switch t.Op {

@@ -15,6 +15,7 @@ func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`{"transactions":[{"id":"1","op":"create","order":"customer/1/order/1"}]}`))
 	f.Add([]byte(`{"transactions":[{"id":"2","op":"move","of":"1","order":"customer/1/order/1","to":"customer/1/order/2"}]}`))
 	f.Add([]byte(`{"transactions":[{"op":"close","order":"customer/%2F/order/%"},{}]}`))
+	f.Add([]byte(`{"transactions":[{"op":"add","order":"customer/1/order/1","amount":1}]}`))
 	f.Add([]byte(`{"transactions":{}}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var l ledger.Message
@@ -29,6 +30,7 @@ func FuzzLedger(f *testing.F) {
 			var got ledger.Transaction
 			require.NoError(t, json.Unmarshal(e.Payload, &got))
 			require.Equal(t, want, got)
+			require.NotEmpty(t, want.ID)
 			require.NotEmpty(t, e.Positions)
 			for _, p := range e.Positions {
 				require.Equal(t, want.Op == ledger.Closing, p.End)

@@ -97,6 +97,10 @@ func TestCommandLine(t *testing.T) {
 		require.Equal(t, exitUsage, run(t.Context(), args, &out, &problems), args)
 		require.Contains(t, problems.String(), says)
 	}
+	var early, why strings.Builder
+	require.Equal(t, exitBad, run(t.Context(), []string{"-plot", filepath.Join(t.TempDir(), "missing", "x.svg")}, &early, &why))
+	require.Contains(t, why.String(), "no such file or directory")
+	require.Empty(t, early.String(), "before the experiment, not after it")
 	var out, help strings.Builder
 	require.Equal(t, exitGood, run(t.Context(), []string{"-h"}, &out, &help))
 	require.Contains(t, help.String(), "Usage: failover")

@@ -16,6 +16,9 @@ import (
 // is wanted; good is false if an event was lost, doubled or out of order with Interlock.
 func (o Config) Run(ctx context.Context, out io.Writer) (good bool, err error) {
 	began := time.Now()
+	if err := o.canDraw(); err != nil {
+		return false, err
+	}
 	o.introduce(out)
 	dir, remove, err := o.folder()
 	if err != nil {

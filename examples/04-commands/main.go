@@ -1,6 +1,5 @@
-// Commands over HTTP with an idempotency key: a deposit that is sent again, since its
-// answer was lost or the service was killed, is not made again and gets the same answer.
-// Effect, key and answer are committed together, in SQLite.
+// Commands over HTTP with an idempotency key: a deposit that is sent again is not made again and
+// gets the same answer, also after a kill. Effect, key and answer are committed as one, in SQLite.
 //
 //	go run ./examples/04-commands
 //	curl -H 'Idempotency-Key: k1' -d '{"Account": "7", "Amount": 10}' localhost:8080
@@ -66,11 +65,12 @@ func main() {
 	defer commands.Close()
 	server := &http.Server{Addr: *listen, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10)) // what is cut off cannot be decoded
-		command := &ordering.Event{ID: r.Header.Get("Idempotency-Key"), Payload: body}
-		if outcome, err := commands.Do(r.Context(), command); err != nil { // the sender's: a store that is away is waited for
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		} else {
+		if outcome, err := commands.Do(r.Context(), &ordering.Event{ID: r.Header.Get("Idempotency-Key"), Payload: body}); err == nil {
 			_, _ = w.Write(outcome.Reply)
+		} else if commands.Err() == nil { // the sender's: a store that is away is waited for
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		} else { // the service has ended, and it may be done: it can be sent again
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})}
 	go func() { log.Print(server.ListenAndServe()); stop() }()

@@ -168,6 +168,8 @@ func judge(reply book.Reply, err, waited error) (code int, a Answer) {
 		return http.StatusAccepted, Answer{Status: Held}
 	case contradicts(err):
 		return http.StatusConflict, Answer{Status: Rejected, Reason: "numbers", Error: err.Error()}
+	case errors.Is(err, service.ErrInDoubt) && errors.Is(err, ordering.ErrFenced):
+		return http.StatusInternalServerError, Answer{Status: Unknown, Error: "another program has taken over the database meanwhile: " + sendAgain}
 	case errors.Is(err, service.ErrInDoubt):
 		return http.StatusInternalServerError, Answer{Status: Unknown, Error: "the service has ended: " + sendAgain}
 	case errors.Is(err, ordering.ErrFenced):

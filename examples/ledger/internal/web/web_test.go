@@ -82,6 +82,8 @@ func TestAnswers(t *testing.T) {
 			`{"status":"unknown","error":"the service stops after a failure: with an id or numbers of its own the message can be sent again, otherwise look at the balances first"}`},
 		"in doubt": {good, answering{err: fmt.Errorf("%w: %w", service.ErrInDoubt, ordering.ErrClosed)}, 500,
 			`{"status":"unknown","error":"the service has ended: with an id or numbers of its own the message can be sent again, otherwise look at the balances first"}`},
+		"taken over in doubt": {good, answering{err: fmt.Errorf("%w: %w", service.ErrInDoubt, ordering.ErrFenced)}, 500,
+			`{"status":"unknown","error":"another program has taken over the database meanwhile: with an id or numbers of its own the message can be sent again, otherwise look at the balances first"}`},
 		"taken over": {good, answering{err: fmt.Errorf("commit: %w", ordering.ErrFenced)}, 503,
 			`{"status":"refused","error":"another program has taken over the database: send it to that one"}`},
 	} {

@@ -27,12 +27,12 @@ import (
 // one of a single segment. So each stream needs a routing key of its own; events of
 // different streams with the same routing key would count as one stream. A bare
 // number is refused in a message to the default exchange, where the routing key is
-// the queue's name, and in one that the broker has published again, as a dead letter, with
-// another routing key than it had before.
+// the queue's name; in a dead letter of a [Consumer], with [QueueHeader]; and in one of the
+// broker's if it came to the default exchange before or had another routing key.
 //
 // A message with an invalid sequence ID or type is refused, and one whose [EventIDHeader]
-// is longer than [ordering.MaxID]. Everything else is kept as far as an event can hold it, and the rest is left out, which a
-// [Receiver] of [Events] or [Owner] counts and logs:
+// is longer than [ordering.MaxID]. Everything else is kept as far as an event can hold it,
+// and the rest is left out, which a [Receiver] of [Events] or [Owner] counts and logs:
 //
 //   - headers that are text, numbers or booleans become the event's, as text.
 //     Tables, lists, and text that is not UTF-8 or has a NUL byte are left out;
@@ -260,14 +260,19 @@ func streamOf(m amqp.Delivery) lockkeys.Key {
 	return stream
 }
 
-// hasOtherKey reports whether the broker has published the message before, as a dead
-// letter, with another routing key than now: it may have come by that of others. Messages
-// of different streams would have one stream then, and count as duplicates.
+// hasOtherKey reports whether the message is a dead letter that may have the key of others
+// now: one of a [Consumer], or one of the broker that had another routing key before, or
+// came to the default exchange, where the key is a queue's name. Messages of different streams would
+// have one stream then, and count as duplicates. The first of the keys before is the
+// message's own; those of CC follow.
 func hasOtherKey(m amqp.Delivery) bool {
+	if _, isLetter := m.Headers[QueueHeader]; isLetter {
+		return true
+	}
 	deaths, _ := m.Headers["x-death"].([]any)
 	return slices.ContainsFunc(deaths, func(death any) bool {
 		entry, _ := death.(amqp.Table)
 		keys, _ := entry["routing-keys"].([]any)
-		return !slices.Contains(keys, any(m.RoutingKey))
+		return len(keys) == 0 || keys[0] != any(m.RoutingKey) || entry["exchange"] == ""
 	})
 }

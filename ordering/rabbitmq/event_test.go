@@ -141,8 +141,11 @@ func TestABareNumberOfADeadLetter(t *testing.T) {
 		"with none":                     {died(), "7", true},
 		"with its own":                  {died("again"), "7", false},
 		"with its own and others":       {died("again", "audit"), "7", false},
-		"with another key, by name":     {died("order/42"), "order/42=7", false},
-		"of another kind":               {"yes", "7", false},
+		"with another key, its own was a copy's (CC)": {died("order/42", "again"), "7", true},
+		"of the default exchange, whose key is a queue": {
+			[]any{amqp.Table{"queue": "again", "reason": "expired", "count": int64(1), "exchange": "", "routing-keys": []any{"again"}}}, "7", true},
+		"with another key, by name": {died("order/42"), "order/42=7", false},
+		"of another kind":           {"yes", "7", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rabbitmq.EventOf(amqp.Delivery{Exchange: "dead", RoutingKey: "again", Headers: amqp.Table{"X-Sequence-ID": test.number, "x-death": test.deaths}})
@@ -154,6 +157,16 @@ func TestABareNumberOfADeadLetter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestABareNumberOfAConsumersDeadLetter: these have one routing key too.
+func TestABareNumberOfAConsumersDeadLetter(t *testing.T) {
+	letter := amqp.Delivery{Exchange: "dead", RoutingKey: "letters", Headers: amqp.Table{"X-Sequence-ID": int32(7), rabbitmq.QueueHeader: "orders"}}
+	_, err := rabbitmq.EventOf(letter)
+	require.ErrorContains(t, err, "STREAM=NUMBER")
+	letter.Headers["X-Sequence-ID"] = "order/42=7"
+	_, err = rabbitmq.EventOf(letter)
+	require.NoError(t, err)
 }
 
 // TestWhatAnEventCannotHoldIsLeftOut: a message is not refused for what others

@@ -31,9 +31,11 @@ import (
 //
 //   - an event with several positions, with the events of the others of its
 //     streams: it goes the way of its first one;
-//   - an event whose publishing failed, once it is published again.
+//   - an event whose publishing failed, once it is published again;
+//   - an event that no queue had when it was sent, if somebody else declared one before
+//     the next event was.
 //
-// Both are put in order by their numbers, as an [ordering.Sequencer] does. Or
+// All of these are put in order by their numbers, as an [ordering.Sequencer] does. Or
 // wait for an event to be confirmed before the next one on any of its streams
 // is published, as the relay of package outbox does.
 //

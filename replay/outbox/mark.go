@@ -5,10 +5,15 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/interlock/internal/sqldb"
 )
+
+// maxMarked bounds the events of one statement, within the databases' bounds for arguments:
+// receivers that answer all at once may have confirmed very many.
+const maxMarked = 8192
 
 // mark marks confirmed events as sent.
 func (l *leader) mark(ctx context.Context) error {
@@ -31,13 +36,14 @@ func (l *leader) markSent(ctx context.Context, db database) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // says that it is done already after Commit
-	ids := "(" + sqldb.Repeat(l.box.dialect, len(l.confirmed), "?") + ")"
-	if _, err := tx.ExecContext(ctx, `UPDATE outbox_positions SET sent = TRUE WHERE event IN `+ids, l.confirmed...); err != nil {
-		return err
-	}
 	sent := fmt.Sprintf(`UPDATE outbox_events SET sent = %d WHERE id IN `, time.Now().UnixMicro())
-	if _, err := tx.ExecContext(ctx, sent+ids, l.confirmed...); err != nil {
-		return err
+	for some := range slices.Chunk(l.confirmed, maxMarked) {
+		ids := "(" + sqldb.Repeat(l.box.dialect, len(some), "?") + ")"
+		for _, statement := range []string{`UPDATE outbox_positions SET sent = TRUE WHERE event IN `, sent} {
+			if _, err := tx.ExecContext(ctx, statement+ids, some...); err != nil {
+				return err
+			}
+		}
 	}
 	return tx.Commit()
 }

@@ -191,8 +191,14 @@ func (l *Log) partitionOf(e *ordering.Event) (int, error) {
 }
 
 // Head returns the position of the last entry of a partition; Number is 0 if it has
-// none.
+// none. The error wraps [ErrQuery] for a partition that the log does not have, or is that
+// of the database.
 func (l *Log) Head(ctx context.Context, partition int) (ordering.Position, error) {
+	var p settings.Problems
+	l.checkPartition(&p, partition)
+	if err := p.Err(ErrQuery); err != nil {
+		return ordering.Position{}, err
+	}
 	var last uint64
 	err := l.db.QueryRowContext(ctx, `SELECT last FROM eventlog_heads WHERE log = $1`, partition).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -13,13 +14,14 @@ import (
 // together; the zero value stands for all entries of partition 0.
 type Query struct {
 	// Stream asks for the entries of a stream, in the order of its versions. Default:
-	// those of a partition, in the order of their places.
+	// those of a partition, in the order of their places; so those of the root, as a stream,
+	// cannot be asked for.
 	Stream lockkeys.Key
 	// Partition is the partition, if Stream is not set.
 	Partition int
 	// After asks for versions, or places, above this one, and Before for those below
 	// this one. In epoch 0 they are simply numbers; see [ordering.Position.Place] for
-	// later ones. 0 for Before is no bound.
+	// later ones. 0 for Before is no bound. Both are at most [math.MaxInt64].
 	After, Before uint64
 	// Backwards asks for the last ones first.
 	Backwards bool
@@ -38,10 +40,16 @@ type Query struct {
 
 func (l *Log) checkQuery(q Query) error {
 	var p settings.Problems
-	p.Add(q.Partition < 0 || q.Partition >= l.config.Partitions, "Partition is %d: it must be from 0 to %d", q.Partition, l.config.Partitions-1)
+	l.checkPartition(&p, q.Partition)
 	p.Add(!q.Stream.IsRoot() && q.Partition != 0, "both Stream and Partition are set: a stream is in one partition")
+	p.Add(q.After > math.MaxInt64, "After is %d: no number and no place is above %d", q.After, int64(math.MaxInt64))
+	p.Add(q.Before > math.MaxInt64, "Before is %d: no number and no place is above %d; 0 is no bound", q.Before, int64(math.MaxInt64))
 	p.Add(q.Limit < 0, "Limit is %d: it must not be negative", q.Limit)
 	return p.Err(ErrQuery)
+}
+
+func (l *Log) checkPartition(p *settings.Problems, n int) {
+	p.Add(n < 0 || n >= l.config.Partitions, "Partition is %d: it must be from 0 to %d", n, l.config.Partitions-1)
 }
 
 // statement returns the SQL for the first n entries of a query, and its arguments. Its

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -96,10 +97,19 @@ func TestReadIsLikeAFilter(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		b := p.open(t, eventlog.Config{})
-		for _, q := range []eventlog.Query{{Partition: 1}, {Partition: -1}, {Limit: -1}} {
+		for _, q := range []eventlog.Query{
+			{Partition: 1}, {Partition: -1}, {Limit: -1}, {After: math.MaxUint64}, {Before: math.MaxInt64 + 1}, {Stream: at("a", 1).Stream, After: 1 << 63},
+		} {
+			refused := false
 			for _, err := range b.Read(t.Context(), q) {
 				require.ErrorIs(t, err, eventlog.ErrQuery)
+				refused = true
 			}
+			require.True(t, refused)
+		}
+		for _, partition := range []int{-1, 1} {
+			_, err := b.Head(t.Context(), partition)
+			require.ErrorIs(t, err, eventlog.ErrQuery)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

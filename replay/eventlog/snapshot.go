@@ -61,7 +61,8 @@ func (a Aggregate[S]) with() (Aggregate[S], error) {
 
 // Load returns the state of a stream: that of its latest snapshot and the events
 // behind it. A snapshot that cannot be read is logged and passed over. The error is
-// that of Apply, an [*EntryError], or that of the database, or wraps [ErrConfig].
+// that of Apply, an [*EntryError], or that of the database, or wraps [ErrConfig], or
+// [ErrQuery] for the root, which no [Query] asks for as a stream.
 func (a Aggregate[S]) Load(ctx context.Context, stream lockkeys.Key) (State[S], error) {
 	return a.load(ctx, nil, stream)
 }
@@ -78,6 +79,9 @@ func (a Aggregate[S]) load(ctx context.Context, tx *sql.Tx, stream lockkeys.Key)
 	a, err := a.with()
 	if err != nil {
 		return State[S]{}, err
+	}
+	if stream.IsRoot() {
+		return State[S]{}, fmt.Errorf("%w: %s is loaded of the root: give a stream of its own", ErrQuery, a.Name)
 	}
 	var db querier = a.Log.db
 	if tx != nil {

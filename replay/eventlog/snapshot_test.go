@@ -190,6 +190,17 @@ func TestLoadInATransaction(t *testing.T) {
 	})
 }
 
+// The state of the root would be one of all streams.
+func TestTheRootHasNoState(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		b.put(t, "x", "a")
+		_, err := b.accounts().Load(t.Context(), lockkeys.Key{})
+		require.ErrorIs(t, err, eventlog.ErrQuery)
+		require.ErrorContains(t, err, "account")
+	})
+}
+
 func TestAnAggregateThatLacksAField(t *testing.T) {
 	_, err := eventlog.Aggregate[account]{Every: -1, Keep: -1}.Load(t.Context(), lockkeys.MustParse("a"))
 	require.ErrorIs(t, err, eventlog.ErrConfig)

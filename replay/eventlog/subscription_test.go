@@ -461,6 +461,7 @@ func TestALogThatHasLostEntries(t *testing.T) {
 				}
 				s = b.subscribe(t, eventlog.SubscriptionConfig{Handler: handle})
 				require.ErrorIs(t, s.Wait(within(t), at("log/0", 99)), eventlog.ErrAhead)
+				require.ErrorIs(t, s.Wait(within(t), at("log/0", 6)), eventlog.ErrAhead, "it has handled another entry in that place")
 				progress, err := s.Progress(t.Context())
 				require.NoError(t, err)
 				require.ErrorIs(t, progress[0].Err, eventlog.ErrAhead)
@@ -515,6 +516,30 @@ func TestASubscriptionIsTakenOver(t *testing.T) {
 		b.requireModel(t, "model")
 		require.NoError(t, second.Close())
 		require.ErrorIs(t, second.Err(), ordering.ErrClosed)
+	})
+}
+
+// Who has a full window when it is taken over says so, too.
+func TestASubscriptionWithAFullWindowIsTakenOver(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		b := p.open(t, eventlog.Config{})
+		for range 3 {
+			b.put(t, "x", "a")
+		}
+		began, goOn := make(chan struct{}), make(chan struct{})
+		first := b.subscribe(t, eventlog.SubscriptionConfig{Window: 1, Handler: func(context.Context, ordering.Job[eventlog.Entry]) error {
+			close(began)
+			<-goOn
+			return nil
+		}})
+		<-began
+		waited := make(chan error, 1)
+		go func() { waited <- first.Wait(within(t), at("log/0", 3)) }()
+		second := b.subscribe(t, eventlog.SubscriptionConfig{Handler: b.model(t, "model")})
+		require.NoError(t, second.CatchUp(within(t)))
+		close(goOn)
+		require.ErrorIs(t, <-waited, eventlog.ErrClosed)
+		require.ErrorIs(t, first.Err(), ordering.ErrFenced)
 	})
 }
 

@@ -13,6 +13,11 @@ func (f *feed) rest(ctx context.Context, news <-chan struct{}) error {
 	f.mu.Lock()
 	changed := f.changedLocked()
 	f.mu.Unlock()
+	return f.await(ctx, news, changed)
+}
+
+// await waits for news or for a change, at most for a poll.
+func (f *feed) await(ctx context.Context, news, changed <-chan struct{}) error {
 	timer := time.NewTimer(f.subscription.config.Poll)
 	defer timer.Stop()
 	select {
@@ -25,7 +30,8 @@ func (f *feed) rest(ctx context.Context, news <-chan struct{}) error {
 	return nil
 }
 
-// room waits until fewer entries than most are open, or the feed does not go on.
+// room waits until fewer entries than most are open, or the feed does not go on. A sequencer
+// that stops does not end those that are open, so it is looked at.
 func (f *feed) room(ctx context.Context, most int) error {
 	for {
 		f.mu.Lock()
@@ -35,10 +41,8 @@ func (f *feed) room(ctx context.Context, most int) error {
 		}
 		changed := f.changedLocked()
 		f.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
+		if err := f.await(ctx, nil, changed); err != nil || f.subscription.sequencer.Err() != nil {
+			return err
 		}
 	}
 }
@@ -135,10 +139,10 @@ func (f *feed) wait(ctx context.Context, place uint64) error {
 		changed := f.changedLocked()
 		f.mu.Unlock()
 		switch {
+		case state == failed: // also for what is done: the log may have another entry in its place
+			return err
 		case low >= place:
 			return nil
-		case state == failed:
-			return err
 		case state == closed:
 			return fmt.Errorf("%w: %w", ErrClosed, f.subscription.sequencer.Err())
 		case state == waiting || state == held:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/replay"
 )
 
@@ -105,4 +107,34 @@ func TestBreakerAmongHoles(t *testing.T) {
 		assert.Equal(t, [][2]uint64{{1, 10}, {3, 3}, {5, 5}, {7, 7}, {1, 1}, {3, 3}, {5, 5}, {7, 7}, {9, 9}, {9, 9}}, source.asked())
 		assert.InDelta(t, 3+6*11, time.Since(start).Seconds(), 0.01)
 	})
+}
+
+// A source that panics, or ends its goroutine, has failed like any other: the next one is
+// asked in its place, and it is asked again once it has rested.
+func TestSourcesThatDoNotReturn(t *testing.T) {
+	for name, step := range map[string]step{
+		"panic":  func(context.Context, uint64, uint64) (replay.Answer, error) { panic("a bug") },
+		"Goexit": func(context.Context, uint64, uint64) (replay.Answer, error) { runtime.Goexit(); panic("not reached") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, second := scripted(step, step, givesAll), scripted(givesAll)
+				r := replayer(t, replay.Config{Sources: of(first, second), Breaker: replay.Breaker{Failures: 1, Open: 10 * time.Second}})
+				for n := range uint64(3) {
+					box := &inbox{}
+					err := contain.Apart(func() error {
+						_, err := r.Replay(t.Context(), rangeOf(n+1, n+1), box.deliver)
+						return err
+					})
+					assert.NoError(t, err)
+					assert.Equal(t, []uint64{n + 1}, box.numbers())
+					time.Sleep(10*time.Second + 1)
+				}
+				assert.Len(t, first.asked(), 3)
+				stats := r.Stats()
+				assert.Zero(t, stats.Open)
+				assert.Equal(t, replay.SourceStats{Name: "a", Requests: 3, Errors: 2, Events: 1, Breaker: "closed"}, stats.Sources[0])
+			})
+		})
+	}
 }

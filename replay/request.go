@@ -12,6 +12,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
@@ -105,7 +106,11 @@ func (s *source) fetch(ctx context.Context, asked ordering.Range) (Answer, error
 func (s *source) fetchOnce(ctx context.Context, asked ordering.Range) (Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	a, err := s.Source.Fetch(limited, asked)
+	var a Answer
+	err := contain.Apart(func() (err error) { // the breaker must be told of each outcome
+		a, err = s.Source.Fetch(limited, asked)
+		return err
+	})
 	switch {
 	case err == nil:
 		return a, nil

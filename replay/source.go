@@ -27,6 +27,8 @@ type Source interface {
 	// again in the same replay, and its breaker does not count the error. One
 	// marked by [RetryAfter] says when to ask again.
 	//
+	// A panic or runtime.Goexit is a failure of the source.
+	//
 	// It must return soon after the context has ended. The events are the
 	// caller's once returned.
 	Fetch(ctx context.Context, asked ordering.Range) (Answer, error)

@@ -203,6 +203,11 @@ func (c *Coordinator) goOn(a *active) {
 		if a.timer != nil {
 			a.timer.Stop()
 		}
+		for _, l := range a.live { // calls beside the step for which it was dropped
+			if l.cancel != nil {
+				l.cancel(fmt.Errorf("saga: the run is %v", a.row.rec.Status))
+			}
+		}
 		c.mu.Lock()
 		more := c.mu.more
 		delete(c.mu.runs, a.row.id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -149,13 +150,19 @@ func (c *Coordinator) write(ctx context.Context, tx *sql.Tx, r *row, expected in
 	for _, entry := range entries {
 		e, err := entry.event(c.cfg.Name, r)
 		if err == nil {
-			err = c.cfg.Record(ctx, tx, e)
+			err = c.record(ctx, tx, e)
 		}
 		if err != nil {
 			return fmt.Errorf("saga: event %s of run %.80q: %w", entry.Type, r.id, err)
 		}
 	}
 	return nil
+}
+
+// record calls Config.Record; a panic is its error.
+func (c *Coordinator) record(ctx context.Context, tx *sql.Tx, e *ordering.Event) (err error) {
+	defer contain.Recover(&err)
+	return c.cfg.Record(ctx, tx, e)
 }
 
 // reread reads a run anew.

@@ -29,8 +29,8 @@ type Config struct {
 	Holder string
 	// Record, if set, is called for each event of each run, see [SagaStarted] and so on, in
 	// order, as the last thing in the transaction that makes it durable; for SagaStarted,
-	// that of Start. Its error undoes the transaction, and an error of the caller's own is
-	// waited out like one of the store. The event has an ID, a type, a time, the run's ID as
+	// that of Start. Its error undoes the transaction, and an error of the caller's own, or a
+	// panic, is waited out like one of the store. The event has an ID, a type, a time, the run's ID as
 	// CorrelationID, the event before it in the run as CausationID, and the rest of its
 	// [Entry] as its payload, in JSON, see [EntryOf]; those of SagaStarted and SagaUpgraded
 	// also have the name and the version of the definition. It has no positions; these are

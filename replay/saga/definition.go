@@ -297,8 +297,8 @@ func merge(base, after, current []byte) []byte {
 		return after
 	}
 	var was, is, now map[string]json.RawMessage
-	if json.Unmarshal(base, &was) != nil || json.Unmarshal(after, &is) != nil || json.Unmarshal(current, &now) != nil {
-		return after // it is no object
+	if json.Unmarshal(base, &was) != nil || json.Unmarshal(after, &is) != nil || json.Unmarshal(current, &now) != nil || now == nil {
+		return after // it is no object, or null
 	}
 	for name, value := range is {
 		if !bytes.Equal(was[name], value) {

@@ -37,6 +37,8 @@ var (
 	// comes after it was undone: it is not to be done any more.
 	ErrUndone = errors.New("saga: the action was undone before it came: it is not done any more")
 	// ErrKeys is wrapped by a [*KeysError].
+	// ErrID is wrapped by the error of Start for an ID that no run can have.
+	ErrID   = errors.New("saga: invalid ID of a run")
 	ErrKeys = errors.New("saga: keys against the rule that keeps sagas from deadlocks")
 )
 

@@ -63,3 +63,22 @@ func TestEventsAreRecorded(t *testing.T) {
 		assert.Len(t, run.History, n)
 	})
 }
+
+// TestRecordPanics: that says nothing of the step whose event it was called for.
+func TestRecordPanics(t *testing.T) {
+	everywhere(t, func(t *testing.T, where string) {
+		store := open(t, where)
+		cfg, left := config(store), 10
+		cfg.Record = func(_ context.Context, _ *sql.Tx, e *ordering.Event) error {
+			if left--; e.Type == saga.StepCompleted && left > 0 {
+				panic("a bug")
+			}
+			return nil
+		}
+		c := coordinator(t, cfg, saga.Register(checkout(write("shipped"))))
+		start(t, c, store, "1", order{})
+		run := ended(t, c, "1")
+		require.Equal(t, saga.Completed, run.Status)
+		require.NotContains(t, types(run), "StepFailed reserve")
+	})
+}

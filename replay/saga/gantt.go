@@ -50,9 +50,11 @@ func bars(history []Entry, until time.Time) (list []bar) {
 			if e.Type == CompensationFailed {
 				color, undo = undoColor, "undo, "
 			}
-			if b := open[e.Step]; b != nil {
-				b.color, b.title = failedColor, fmt.Sprintf("%sattempt %d has failed: %s", undo, e.Attempt, e.Error)
+			b := open[e.Step]
+			if b == nil { // the run has turned back: there is no further attempt
+				break
 			}
+			b.color, b.title = failedColor, fmt.Sprintf("%sattempt %d has failed: %s", undo, e.Attempt, e.Error)
 			begin(e.Step, e.Time, color, fmt.Sprintf("%spause, and attempt %d", undo, e.Attempt+1))
 		case SagaParked:
 			begin(e.Step, e.Time, parkedColor, "parked: "+e.Error)
@@ -87,7 +89,9 @@ func (r Run) Gantt(w io.Writer) error {
 		until = r.Changed
 	}
 	total := max(until.Sub(r.Started), time.Microsecond)
-	x := func(at time.Time) int { return margin + nameWidth + int(width*at.Sub(r.Started)/total) }
+	x := func(at time.Time) int {
+		return margin + nameWidth + int(width*at.Sub(r.Started).Seconds()/total.Seconds())
+	}
 	p := &picture{to: w}
 	p.begin(2*margin+nameWidth+width, 2*margin+rowHeight*(len(r.Steps)+2))
 	draw := func(row int, b bar) {

@@ -6,9 +6,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/sqldb"
 )
 
 // Cancel has a run compensated, for a reason. Attempts that are under way are canceled,
@@ -45,7 +48,8 @@ func (c *Coordinator) Skip(ctx context.Context, id string) error {
 }
 
 // Drop ends a parked run as it is: nothing more is done or undone, and its keys are
-// released. Its record and history stay. The errors are those of Resume.
+// released. Calls of other steps that are under way are canceled, and may have been done: what
+// becomes of them is only logged. Its record and history stay. The errors are those of Resume.
 func (c *Coordinator) Drop(ctx context.Context, id string) error {
 	return c.operate(ctx, "dropped", id, input{kind: drop}, time.Time{})
 }
@@ -134,25 +138,51 @@ func (c *Coordinator) retry(ctx context.Context, id string) error {
 	return nil
 }
 
+// prunedAtATime bounds the histories that one statement deletes.
+const prunedAtATime = 500
+
 // Prune deletes the runs that have ended before a time, with their histories, and returns
 // how many. Their IDs can be used again after that, once nobody else remembers them: calls
 // and events of the new run have the keys and IDs that those of the old one had, and a
 // participant that knows them does nothing.
 func (c *Coordinator) Prune(ctx context.Context, before time.Time) (runs int64, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		ended := `coordinator = $1 AND ended > 0 AND ended < $2`
-		_, err := tx.ExecContext(ctx, `DELETE FROM saga_history WHERE coordinator = $1 AND id IN (SELECT id FROM saga_runs WHERE `+ended+`)`, c.cfg.Name, toMicros(before))
+		// In this order, since others may end meanwhile: a history without its run would be in
+		// the way of the next one with its ID.
+		ids, err := deleteEnded(ctx, tx, c.cfg.Name, before)
 		if err != nil {
 			return err
 		}
-		done, err := tx.ExecContext(ctx, `DELETE FROM saga_runs WHERE `+ended, c.cfg.Name, toMicros(before))
-		if err == nil {
-			runs, err = done.RowsAffected()
+		runs = int64(len(ids))
+		for some := range slices.Chunk(ids, prunedAtATime) {
+			_, err := tx.ExecContext(ctx, sqldb.Repeat(c.cfg.Store.Dialect(), 1, `DELETE FROM saga_history WHERE coordinator = ? AND id IN (?`+strings.Repeat(", ?", len(some)-1)+`)`),
+				append([]any{c.cfg.Name}, some...)...)
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("saga: prune: %w", err)
 	}
 	return runs, nil
+}
+
+// deleteEnded deletes the runs that have ended before a time, without their histories, and
+// returns their IDs.
+func deleteEnded(ctx context.Context, tx *sql.Tx, coordinator string, before time.Time) (ids []any, err error) {
+	found, err := tx.QueryContext(ctx, `DELETE FROM saga_runs WHERE coordinator = $1 AND ended > 0 AND ended < $2 RETURNING id`, coordinator, toMicros(before))
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var id string
+		if err := found.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, found.Err()
 }

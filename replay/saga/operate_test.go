@@ -230,3 +230,28 @@ func TestKeysFail(t *testing.T) {
 	assert.Equal(t, saga.Compensated, ended(t, c, "2").Status)
 	assert.Empty(t, effectsOf(t, store, "2"))
 }
+
+// TestDropCancels: a call that is under way beside the step for which the run was parked is
+// canceled when the run is dropped, since from then on others may have what it kept.
+func TestDropCancels(t *testing.T) {
+	store := open(t, t.TempDir()+"/saga.db")
+	canceled := make(chan error, 1)
+	c := coordinator(t, config(store), saga.Register(saga.Definition[order]{Name: "d", Version: 1, Steps: []saga.Step[order]{
+		{Name: "pivot", Pivot: true, DoTx: write("pivot")},
+		{Name: "refused", After: []string{"pivot"}, Do: func(context.Context, saga.Call, *order) error { return dispatcher.Permanent(errAway) }},
+		{Name: "beside", After: []string{"pivot"}, Timeout: time.Hour, Do: func(ctx context.Context, _ saga.Call, _ *order) error {
+			<-ctx.Done()
+			canceled <- context.Cause(ctx)
+			return ctx.Err()
+		}},
+	}}))
+	start(t, c, store, "1", order{})
+	until(t, c, "1", has(saga.Parked))
+	require.NoError(t, c.Drop(asAnn, "1"))
+	select {
+	case err := <-canceled:
+		require.ErrorContains(t, err, "dropped")
+	case <-time.After(waitAtMost):
+		require.Fail(t, "it goes on")
+	}
+}

@@ -94,6 +94,24 @@ func TestGantt(t *testing.T) {
 	assert.Contains(t, b.String(), `<rect x="294" y="42" width="128" height="18" fill="#d9d9d9"`, "20 of 100 ms")
 	require.ErrorIs(t, r.Gantt(broken{}), errAway)
 
+	t.Log("an attempt that ends after the run has turned back is not followed by a pause")
+	b.Reset()
+	require.NoError(t, saga.Run{ID: "1", Status: saga.Compensated, Started: at(0), Ended: at(100), Steps: []saga.StepRun{{Name: "ask"}},
+		History: []saga.Entry{
+			{Type: saga.StepStarted, Step: "ask", Time: at(0)},
+			{Type: saga.CompensationStarted, Time: at(10)},
+			{Type: saga.StepFailed, Step: "ask", Time: at(20), Attempt: 1, Error: "canceled"},
+			{Type: saga.SagaCompensated, Time: at(100)},
+		}}.Gantt(&b))
+	assert.NotContains(t, b.String(), "pause")
+
+	t.Log("a run of years")
+	b.Reset()
+	years := 3 * 365 * 24 * time.Hour
+	require.NoError(t, saga.Run{ID: "1", Started: at(0), Ended: at(0).Add(years), Steps: []saga.StepRun{{Name: "ask"}},
+		History: []saga.Entry{{Type: saga.StepStarted, Step: "ask", Time: at(0).Add(years / 2)}}}.Gantt(&b))
+	assert.Contains(t, b.String(), `<rect x="486" y="42" width="320"`, "the second half of 640")
+
 	t.Log("a real run, also while it is active")
 	store := open(t, t.TempDir()+"/saga.db")
 	c := coordinator(t, config(store), saga.Register(asks(waits)))

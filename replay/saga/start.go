@@ -20,9 +20,9 @@ const maxID = 200
 //
 // It is idempotent by id, 1 to 200 bytes of UTF-8 without control characters, until the run is
 // pruned: if there is one with the same ID, definition and initial state, in whatever version and
-// status, Start does nothing. If it has another definition or initial state, the error
-// wraps a [*ConflictError]; it may also be that of Keep, a [*KeysError], or one of the
-// database.
+// status, Start does nothing. States are the same if their JSON is. If it has another
+// definition or initial state, the error wraps a [*ConflictError]; it may also wrap [ErrID],
+// or be that of Keep, a [*KeysError], or one of the database.
 //
 // tx belongs to the database of the store. On SQLite it must be one of the store, from
 // Do or Write, or from [Coordinator.Write], since others block it.
@@ -42,7 +42,7 @@ func (c *Coordinator) Start(ctx context.Context, tx *sql.Tx, id string, state an
 
 func (c *Coordinator) start(ctx context.Context, tx *sql.Tx, d *definition, id string, state any) error {
 	if id == "" || len(id) > maxID || !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return fmt.Errorf("the ID must have 1 to %d bytes of UTF-8, without control characters", maxID)
+		return fmt.Errorf("%w: it must have 1 to %d bytes of UTF-8, without control characters", ErrID, maxID)
 	}
 	text, err := encode(state)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Coordinator) start(ctx context.Context, tx *sql.Tx, d *definition, id s
 	if err != nil {
 		return err
 	}
-	return c.cfg.Record(ctx, tx, e)
+	return c.record(ctx, tx, e)
 }
 
 // same returns an error if a run that exists is not the one to be started.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,8 +64,9 @@ func TestStart(t *testing.T) {
 		require.ErrorAs(t, begin("1", otherOrder{}, nil), &conflict)
 		assert.Equal(t, saga.ConflictError{ID: "1", Definition: "checkout", Version: 1}, *conflict)
 		require.ErrorContains(t, begin("2", 7, nil), "type int")
-		require.ErrorContains(t, begin("", order{}, nil), "ID")
-		require.ErrorContains(t, begin("a\x00", order{}, nil), "ID")
+		for _, id := range []string{"", "a\x00", "a\n", "\xff", strings.Repeat("x", 201)} {
+			require.ErrorIs(t, begin(id, order{}, nil), saga.ErrID)
+		}
 
 		t.Log("each event is one of an outbox or an event log")
 		events = events[len(events)-len(run.History):] // the first ones are of a transaction that was rolled back
@@ -95,6 +98,51 @@ func TestStart(t *testing.T) {
 		_, err = c.Run(t.Context(), "1")
 		require.ErrorIs(t, err, saga.ErrNoRun)
 	})
+}
+
+// TestPruneBesideAnEnd: a run that ends while others are pruned goes with its history, or
+// stays with it.
+func TestPruneBesideAnEnd(t *testing.T) {
+	s, err := server()
+	require.NoError(t, err)
+	store := open(t, s.Database(t)) // SQLite has one writer at a time
+	c := coordinator(t, config(store), saga.Register(asks(waits)))
+	for _, id := range []string{"before", "meanwhile"} {
+		start(t, c, store, id, order{})
+		until(t, c, id, awaiting)
+	}
+	require.NoError(t, c.Reply(t.Context(), "before", "ask", []byte("yes")))
+	ended(t, c, "before")
+
+	lock, err := store.DB().Begin()
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback() }()
+	for _, table := range []string{"saga_history", "saga_runs"} { // one of them is the first from which it deletes
+		_, err = lock.Exec(`SELECT 1 FROM ` + table + ` WHERE id = 'before' FOR UPDATE`)
+		require.NoError(t, err)
+	}
+	pruned := make(chan error, 1)
+	go func() {
+		_, err := c.Prune(t.Context(), time.Now().Add(time.Hour))
+		pruned <- err
+	}()
+	require.Eventually(t, func() bool {
+		var n int
+		err := store.DB().QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+		return err == nil && n == 1
+	}, waitAtMost, time.Millisecond)
+	require.NoError(t, c.Reply(t.Context(), "meanwhile", "ask", []byte("yes")))
+	ended(t, c, "meanwhile")
+	require.NoError(t, lock.Rollback())
+	require.NoError(t, <-pruned)
+
+	_, err = c.Run(t.Context(), "before")
+	require.ErrorIs(t, err, saga.ErrNoRun)
+	if run, err := c.Run(t.Context(), "meanwhile"); err == nil {
+		require.Equal(t, saga.SagaStarted, run.History[0].Type)
+		return
+	}
+	start(t, c, store, "meanwhile", order{}) // its ID is free
 }
 
 // TestKeysRule: nobody takes keys where the other level does, see saga.Roots.

@@ -26,6 +26,9 @@ import "fmt"
 //	Parked        Resume                                   what it was before: it is tried again
 //	Parked        Skip                                     what it was before; the step counts as
 //	                                                       completed, or as undone
+//	Parked        before the pivot: Cancel, Undo, the      Compensating
+//	              time limit, or a step beside it has
+//	              failed for good
 //	Parked        Undo, if it is the pivot that failed     Compensating
 //	Parked        Drop                                     Dropped
 //

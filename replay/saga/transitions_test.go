@@ -281,6 +281,7 @@ func TestMerge(t *testing.T) {
 		"a field that is added":   {`{}`, `{"a":2}`, `{"b":3}`, `{"a":2,"b":3}`},
 		"the same field":          {`{"a":1}`, `{"a":2}`, `{"a":3}`, `{"a":2}`},
 		"no object":               {`1`, `2`, `3`, `2`},
+		"nothing any more":        {`{"a":1}`, `{"a":2}`, `null`, `{"a":2}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.JSONEq(t, test[3], string(merge([]byte(test[0]), []byte(test[1]), []byte(test[2]))))

@@ -84,10 +84,16 @@ func TestTheRESTInterface(t *testing.T) {
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	c := client{t, server.URL, "secret"}
+	answered := map[string]bool{} // "GET /orders/{id} 200"
 	expect := func(want int, method, path string, body any, parts ...string) {
 		t.Helper()
 		code, answer := c.do(method, path, body)
-		require.Equal(t, want, code, answer)
+		assert.Equal(t, want, code, "%s %s: %s", method, path, answer)
+		if s := strings.Split(path, "/"); len(s) > 2 {
+			s[2] = "{id}"
+			path = strings.Join(s, "/")
+		}
+		answered[fmt.Sprintf("%s %s %d", method, path, code)] = true
 		for _, part := range parts {
 			require.Contains(t, answer, part)
 		}
@@ -113,7 +119,15 @@ func TestTheRESTInterface(t *testing.T) {
 	expect(400, "PUT", "/orders/3", `{"customer":`, "the body is no order")
 	expect(400, "PUT", "/orders/3", `{"client":"ann"}`, "unknown field")
 	expect(400, "PUT", "/orders/3", order.Placement{}, "customer", "there are 0 lines")
-	expect(400, "PUT", "/orders/a%00b", kettle(1), "ID")
+	expect(400, "PUT", "/orders/3", `{"customer":"ann","card":"card","country":"DE","lines":[{"product":"kettle","quantity":1,"price":1}]} {}`, "behind the order")
+	for _, id := range []string{"a%00b", "a%0Ab", "%FF", strings.Repeat("x", 201)} {
+		expect(400, "PUT", "/orders/"+id, kettle(1), "ID")
+		for _, what := range []string{"", "/trace"} {
+			expect(404, "GET", "/orders/"+id+what, nil, "no such order")
+		}
+		expect(404, "POST", "/orders/"+id+"/cancel", nil, "no such order")
+	}
+	expect(404, "GET", "/orders/9/trace", nil, "no such order")
 	expect(404, "GET", "/orders/9", nil, "no such order")
 	expect(404, "POST", "/orders/9/cancel", nil)
 	expect(404, "GET", "/nothing", nil)
@@ -124,6 +138,25 @@ func TestTheRESTInterface(t *testing.T) {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &description))
+	described := map[string]bool{}
+	for path, methods := range description.Paths {
+		for method, text := range methods {
+			var operation struct{ Responses map[string]any }
+			if method == "parameters" {
+				continue
+			}
+			require.NoError(t, json.Unmarshal(text, &operation))
+			for code := range operation.Responses {
+				described[strings.ToUpper(method)+" "+path+" "+code] = true
+			}
+			for _, code := range []string{"401", "429", "503"} {
+				assert.True(t, path == "/health" || described[strings.ToUpper(method)+" "+path+" "+code], "%s %s may answer %s", method, path, code)
+			}
+		}
+	}
+	for answer := range answered {
+		assert.True(t, described[answer] || strings.Contains(answer, "/nothing") || strings.Contains(answer, "DELETE"), "%s is not described", answer)
+	}
 	require.Len(t, description.Paths, 7)
 	for path, methods := range description.Paths {
 		for method := range methods {

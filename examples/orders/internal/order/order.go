@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
@@ -161,14 +163,23 @@ func Apply(o Order, e *ordering.Event) (Order, error) {
 	return o, err
 }
 
+// ErrID is wrapped by the error for an ID that no order can have: a saga has it too, and a
+// database keeps it.
+var ErrID = fmt.Errorf("order: an ID must have 1 to %d bytes of UTF-8, without control characters", maxText)
+
 // Stream returns the stream of an order.
-func Stream(id string) (lockkeys.Key, error) { return lockkeys.New("order", id) }
+func Stream(id string) (lockkeys.Key, error) {
+	if id == "" || len(id) > maxText || !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return lockkeys.Key{}, fmt.Errorf("%w: %.80q", ErrID, id)
+	}
+	return lockkeys.New("order", id)
+}
 
 // Event returns an event of an order.
 func Event(kind, id string, payload any) (*ordering.Event, error) {
 	stream, err := Stream(id)
 	if err != nil {
-		return nil, fmt.Errorf("order: ID %.80q: %w", id, err)
+		return nil, err
 	}
 	e := &ordering.Event{Type: kind, CorrelationID: id, Positions: []ordering.Position{{Stream: stream}}}
 	if payload != nil {

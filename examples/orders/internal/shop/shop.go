@@ -135,6 +135,9 @@ func (s *Shop) Place(ctx context.Context, id string, p order.Placement) (at orde
 
 // Cancel has an order cancelled, unless its payment has been captured.
 func (s *Shop) Cancel(ctx context.Context, id, reason string) error {
+	if _, err := order.Stream(id); err != nil {
+		return err
+	}
 	return s.Sagas.Cancel(ctx, id, reason)
 }
 
@@ -173,8 +176,12 @@ type Entry struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// Trace returns all that has happened to an order and its checkout, in order.
+// Trace returns all that has happened to an order and its checkout, in order; nothing if
+// there is no such order.
 func (s *Shop) Trace(ctx context.Context, id string) (entries []Entry, err error) {
+	if _, err := order.Stream(id); err != nil {
+		return nil, err
+	}
 	for e, err := range s.Log.Read(ctx, eventlog.Query{Correlation: id}) {
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -74,6 +75,10 @@ func (a *api) place(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "the body is no order: "+err.Error())
 		return
 	}
+	if _, err := decoder.Token(); err != io.EOF {
+		problem(w, http.StatusBadRequest, "there is something behind the order: send one")
+		return
+	}
 	at, err := a.Place(r.Context(), r.PathValue("id"), p)
 	switch {
 	case errors.Is(err, shop.ErrInvalid):
@@ -88,14 +93,17 @@ func (a *api) place(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// noOrder is the answer for an ID that no order has, or can have.
+const noOrder = "there is no such order"
+
 // get returns an order as its events say, which is never behind.
 func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	o, err := a.Order(r.Context(), r.PathValue("id"))
 	switch {
+	case errors.Is(err, order.ErrID), err == nil && o.Status == order.Unknown:
+		problem(w, http.StatusNotFound, noOrder)
 	case err != nil:
 		problem(w, http.StatusServiceUnavailable, err.Error())
-	case o.Status == order.Unknown:
-		problem(w, http.StatusNotFound, "there is no such order")
 	default:
 		answer(w, http.StatusOK, o)
 	}
@@ -104,8 +112,8 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	err := a.Cancel(r.Context(), r.PathValue("id"), "the customer has cancelled it")
 	switch {
-	case errors.Is(err, saga.ErrNoRun):
-		problem(w, http.StatusNotFound, "there is no such order")
+	case errors.Is(err, saga.ErrNoRun), errors.Is(err, order.ErrID):
+		problem(w, http.StatusNotFound, noOrder)
 	case errors.Is(err, saga.ErrPastPivot), errors.As(err, new(*saga.EndedError)):
 		problem(w, http.StatusConflict, "it is too late: "+err.Error())
 	case err != nil:
@@ -117,6 +125,10 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) trace(w http.ResponseWriter, r *http.Request) {
 	entries, err := a.Trace(r.Context(), r.PathValue("id"))
+	if errors.Is(err, order.ErrID) || err == nil && len(entries) == 0 {
+		problem(w, http.StatusNotFound, noOrder)
+		return
+	}
 	result(w, entries, err)
 }
 

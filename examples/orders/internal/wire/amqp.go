@@ -177,7 +177,8 @@ func (c *AMQP) connected() (*amqpLink, error) {
 	return l, nil
 }
 
-// distribute gives answers to those who wait for them, until the connection is lost.
+// distribute gives answers to those who wait for them, until the connection, or its channel,
+// is lost.
 func (l *amqpLink) distribute(answers <-chan amqp.Delivery, returned <-chan amqp.Return) {
 	give := func(id string, d amqp.Delivery) {
 		l.mu.Lock()
@@ -203,6 +204,7 @@ func (l *amqpLink) distribute(answers <-chan amqp.Delivery, returned <-chan amqp
 			give(r.CorrelationId, amqp.Delivery{Type: broken, Body: []byte("the service's queue does not exist")})
 		}
 	}
+	_ = l.conn.Close() // the broker may have closed the channel alone; the next call has another connection
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, to := range l.calls {

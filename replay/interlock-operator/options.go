@@ -29,7 +29,7 @@ Commands that leave a request; TARGET is as list prints it, in quotes:
 
 Flags, before or after the command:
   -db PATH|URL      the database: a file of SQLite, or postgres://...; required
-  -consumer NAME    the consumer, or saga/NAME; default: for list and serve all, else "default"
+  -consumer NAME    the consumer, or saga/NAME; default: all for commands that look, else "default"
   -why TEXT         why; required for a request
   -by NAME          who decides; default: the user of this process
   -wait DURATION    how long to wait for the service to carry a request out; default: 30s

@@ -91,10 +91,15 @@ func (s *Service) Methods() wire.Service {
 	}
 }
 
-// Authorize reserves the money. It is refused if the card is.
+// Authorize reserves the money. It is refused if the card is, or if the payment was voided.
 func (s *Service) Authorize(ctx context.Context, key string, r Request) (Answer, error) {
-	if status, err := s.status(ctx, r.Order); err != nil || status != None {
-		return Answer{status}, err
+	switch status, err := s.status(ctx, r.Order); {
+	case err != nil:
+		return Answer{}, err
+	case status == Authorized || status == Captured:
+		return Answer{status}, nil
+	case status != None:
+		return Answer{}, wire.Refuse("the payment is %s", status)
 	}
 	if err := s.call(ctx, func(ctx context.Context) error { return s.gateway.Authorize(ctx, r.Order, r.Card, r.Cents) }); err != nil {
 		return Answer{}, err
@@ -104,7 +109,9 @@ func (s *Service) Authorize(ctx context.Context, key string, r Request) (Answer,
 		return err
 	})
 	if errors.Is(err, saga.ErrUndone) { // the undo came first, and found nothing to void
-		err = errors.Join(s.call(ctx, func(ctx context.Context) error { return s.gateway.Void(ctx, r.Order) }), wire.Refuse("the order was cancelled"))
+		if err = s.call(ctx, func(ctx context.Context) error { return s.gateway.Void(ctx, r.Order) }); err == nil {
+			err = wire.Refuse("the order was cancelled")
+		}
 	}
 	return Answer{Authorized}, err
 }

@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -91,6 +92,15 @@ func TestRefusals(t *testing.T) {
 	open, err := s.Open(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, open)
+
+	t.Log("one that is voided is not authorised, whoever asks")
+	r = payment.Request{Order: "3", Card: "card", Cents: 500}
+	_, err = s.Authorize(t.Context(), "3/authorize/do", r)
+	require.NoError(t, err)
+	_, err = s.Void(t.Context(), "3/authorize/undo", r)
+	require.NoError(t, err)
+	_, err = s.Authorize(t.Context(), "3/authorize/do", r)
+	require.ErrorContains(t, err, "the payment is voided")
 }
 
 // A payment that is authorised while it is voided is not left at the gateway.
@@ -111,6 +121,40 @@ func TestVoidedWhileItIsAuthorized(t *testing.T) {
 		both.Wait()
 		require.ErrorAs(t, gateway.Capture(t.Context(), r.Order), new(*wire.Refusal), "nobody will void order %d any more", n)
 	}
+}
+
+// A payment that comes after its void is refused only once it is certain that nothing of it is
+// left at the gateway.
+func TestRefusedWhenItIsCertain(t *testing.T) {
+	dir := t.TempDir()
+	var stores [2]*sqlstore.Store
+	for i := range stores {
+		store, err := sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprint(i)))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, store.Close()) })
+		stores[i] = store
+	}
+	service := func(unreliable float64) (*payment.Service, *payment.Gateway) {
+		gateway, err := payment.NewGateway(t.Context(), stores[0], unreliable)
+		require.NoError(t, err)
+		s, err := payment.New(t.Context(), stores[1], gateway)
+		require.NoError(t, err)
+		return s, gateway
+	}
+	good, gateway := service(0)
+	var all sync.WaitGroup
+	for n := range 200 {
+		r := payment.Request{Order: fmt.Sprint(n), Card: "card", Cents: 500}
+		_, err := good.Void(t.Context(), r.Order+"/authorize/undo", r)
+		require.NoError(t, err)
+		bad, _ := service(1.6) // one with its breaker closed
+		all.Go(func() {
+			if _, err := bad.Authorize(t.Context(), r.Order+"/authorize/do", r); errors.As(err, new(*wire.Refusal)) {
+				assert.ErrorAs(t, gateway.Capture(t.Context(), r.Order), new(*wire.Refusal), "order %d", n)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // A gateway that is away is left alone by the breaker.

@@ -47,8 +47,9 @@ type Appended struct {
 // The expected positions are what the caller's decision is based on: the last
 // position of each stream that it has read, or Number 0 for a stream without events;
 // see [Log.Version]. If one of them has moved on, nothing is appended, and the error
-// is a [*VersionError], which wraps [ErrVersion]. Of two transactions that expect the
-// same, also of streams that they only read, one at most is committed.
+// is a [*VersionError], which wraps [ErrVersion]. That is so until the commit, also for
+// streams that are only read: of two transactions that expect the same, and each append to
+// one of the streams that they expect, one at most is committed.
 //
 // An append that is repeated with the same IDs and contents appends nothing and
 // returns the entries that are there, with Repeated, whatever is expected. If some of

@@ -239,6 +239,10 @@ func TestConcurrentDecisions(t *testing.T) {
 				}
 			}
 			require.Equal(t, 1, committed)
+			for range 2 { // which are based on the same, and change nothing of it
+				_, err := b.append(t.Context(), []*ordering.Event{on("", "looked", "audit")}, at(fmt.Sprintf("train/%d", round), 0))
+				require.NoError(t, err)
+			}
 		}
 	})
 }

@@ -34,8 +34,9 @@
 //     transaction. It costs that: on PostgreSQL the appends to one partition are
 //     committed one after the other. If that is too slow, append several events at a
 //     time, or have more partitions.
-//   - Of two transactions whose appends expect the same of a stream, whether they write
-//     it or only read it, at most one is committed; the other gets a [*VersionError].
+//   - What an append expects of streams, whether it writes them or only reads them, is so
+//     until its commit: of two that expect the same, and each write one of these streams, at
+//     most one is committed; the other gets a [*VersionError].
 //   - An append that is repeated, with the same event IDs, appends nothing.
 //   - A subscription handles each entry exactly once, if its handler writes in the
 //     transaction of the store, and entries with a stream in common in their order.

@@ -127,8 +127,8 @@ func (r Run) Target() string { return fmt.Sprintf("%s @%d", r.ID, toMicros(r.Cha
 
 // Act implements [view.Operated] with Resume, Skip, Drop, "retry" and "undo". The target is
 // that of a row of the View, see [Run.Target]. If something has happened to the run since, nothing is done,
-// and the error wraps [ErrNotParked] or [ErrNotStuck]: another step is not skipped in place
-// of the one that an operator has seen.
+// and the error wraps [ErrNotParked]: another step is not skipped in place of the one that an
+// operator has seen. Only "retry" is about the run as it is by then.
 func (c *Coordinator) Act(ctx context.Context, a view.Action) error {
 	at := strings.LastIndex(a.Target, " @")
 	if at < 0 {

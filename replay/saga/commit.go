@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering"
 )
 
@@ -165,16 +166,21 @@ func (c *Coordinator) record(ctx context.Context, tx *sql.Tx, e *ordering.Event)
 	return c.cfg.Record(ctx, tx, e)
 }
 
-// reread reads a run anew.
+// reread reads a run anew. If the store has lost events of it, the coordinator stops: calls
+// may have been made that nobody knows of any more.
 func (c *Coordinator) reread(ctx context.Context, a *active) error {
 	r, err := c.read(ctx, a.row.id)
 	if errors.Is(err, ErrNoRun) {
-		err = &ordering.LostError{Term: true, Known: uint64(c.term.Info().Number)}
-		c.stop(err)
-		return err
+		r, err = &row{}, nil
 	}
 	if err != nil {
 		return &ordering.StoreError{Op: "read a run", Err: err}
+	}
+	if r.version < a.row.version {
+		stream, _ := lockkeys.New("saga", a.row.id) // which has no NUL byte
+		err := &ordering.LostError{Stream: stream, Known: uint64(a.row.version), Has: uint64(r.version)}
+		c.stop(err)
+		return err
 	}
 	c.adopt(a, r)
 	return nil

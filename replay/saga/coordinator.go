@@ -230,7 +230,8 @@ func (c *Coordinator) pause(ctx context.Context, failed int) bool {
 }
 
 // Err returns nil while the coordinator works, and then the reason why not: [ErrClosed],
-// or what has stopped it, such as an error that wraps [ordering.ErrFenced].
+// or what has stopped it, such as an error that wraps [ordering.ErrFenced], or an
+// [*ordering.LostError] if the store has lost its term, or events of the run saga/<id>.
 func (c *Coordinator) Err() error {
 	if c.open.Err() == nil {
 		return nil

@@ -128,3 +128,31 @@ func TestIdleCoordinatorIsTakenOver(t *testing.T) {
 	require.ErrorIs(t, old.Err(), ordering.ErrFenced)
 	require.ErrorIs(t, old.Do(t.Context(), func(*lockkeys.Claim) {}, func(context.Context) error { panic("it must not run") }), ordering.ErrFenced)
 }
+
+// TestTheStoreLosesData: a coordinator does not go on from an older state of a run, as if what
+// it had made durable had never been.
+func TestTheStoreLosesData(t *testing.T) {
+	for name, lose := range map[string]string{
+		"some events": `UPDATE saga_runs SET version = version - 1`,
+		"the run":     `DELETE FROM saga_runs`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, where string) {
+				store := open(t, where)
+				c := coordinator(t, config(store), saga.Register(asks(waits)))
+				start(t, c, store, "1", order{})
+				run := until(t, c, "1", awaiting)
+				require.NoError(t, store.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, lose)
+					return err
+				}))
+				require.Error(t, c.Reply(t.Context(), "1", "ask", []byte("yes")))
+				var lost *ordering.LostError
+				require.ErrorAs(t, c.Err(), &lost)
+				assert.Equal(t, "saga/1", lost.Stream.String())
+				assert.EqualValues(t, run.History[len(run.History)-1].N, lost.Known)
+				assert.Less(t, lost.Has, lost.Known)
+			})
+		})
+	}
+}

@@ -49,7 +49,8 @@ type Definition[S any] struct {
 // Registered is a definition that is to be registered, see [Register].
 type Registered struct{ d *definition }
 
-// Register makes a definition one for [New], which reports its problems.
+// Register makes a definition one for [New], which reports its problems. It copies the
+// definition: so a variable can be changed into the next version, and registered again.
 func Register[S any](d Definition[S]) Registered { return Registered{erase(d)} }
 
 // definition is a [Definition] whose state is JSON.
@@ -127,8 +128,9 @@ func encode(s any) ([]byte, error) {
 }
 
 func erase[S any](d Definition[S]) *definition {
+	d.Steps = slices.Clone(d.Steps) // the caller may change them for the next version
 	e := &definition{
-		name: d.Name, version: d.Version, state: reflect.TypeFor[S](), kept: d.Kept, timeout: d.Timeout,
+		name: d.Name, version: d.Version, state: reflect.TypeFor[S](), kept: slices.Clone(d.Kept), timeout: d.Timeout,
 		keep: func(state []byte) (claim []lockkeys.Request, err error) {
 			if d.Keep == nil {
 				return nil, nil
@@ -164,7 +166,7 @@ func erase[S any](d Definition[S]) *definition {
 
 func eraseStep[S any](s *Step[S]) *step {
 	e := &step{
-		name: s.Name, under: s.Under, after: s.After, pivot: s.Pivot, inTx: s.DoTx != nil,
+		name: s.Name, under: slices.Clone(s.Under), after: s.After, pivot: s.Pivot, inTx: s.DoTx != nil,
 		maxAttempts: s.MaxAttempts, backoff: s.Backoff.WithDefaults(100*time.Millisecond, 30*time.Second), timeout: s.Timeout, replyTimeout: s.ReplyTimeout,
 		keys: func(state []byte) (claim []lockkeys.Request, err error) {
 			if s.Keys == nil {

@@ -126,3 +126,33 @@ func TestNotTheSameVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, stuck, 1)
 }
+
+// TestDefinitionsAreCopied: the next version may be made of the one before, which stays what it
+// was.
+func TestDefinitionsAreCopied(t *testing.T) {
+	replied := func(what string) func(context.Context, *sql.Tx, saga.Call, *order, []byte) error {
+		return func(_ context.Context, _ *sql.Tx, _ saga.Call, o *order, _ []byte) error {
+			o.Log = append(o.Log, what)
+			return nil
+		}
+	}
+	store := open(t, t.TempDir()+"/saga.db")
+	d := asks(waits)
+	d.Steps[1].OnReply = replied("first")
+	first := saga.Register(d)
+	d.Version = 2
+	d.Steps[1].OnReply = replied("second")
+	second := saga.Register(d)
+
+	c := coordinator(t, config(store), first)
+	start(t, c, store, "1", order{})
+	until(t, c, "1", awaiting)
+	require.NoError(t, c.Close())
+	c = coordinator(t, config(store), first, second)
+	start(t, c, store, "2", order{})
+	until(t, c, "2", awaiting)
+	for id, want := range map[string]string{"1": "first", "2": "second"} {
+		require.NoError(t, c.Reply(t.Context(), id, "ask", []byte("yes")))
+		assert.Contains(t, string(ended(t, c, id).State), want)
+	}
+}

@@ -176,7 +176,8 @@ func (c *Coordinator) failed(ctx context.Context, l *live, undoes bool, cause er
 	if err == nil {
 		l.marked = false
 	}
-	if err != nil && err != errChanged && c.open.Err() == nil && !isIn(err, ErrNotAwaiting) {
+	over := isIn(err, ErrNotAwaiting) || errors.As(err, new(*EndedError)) // nobody asks any more
+	if err != nil && err != errChanged && c.open.Err() == nil && !over {
 		c.cfg.Logger.Error("saga: the failure of a step cannot be recorded", "saga", a.row.id, "step", s.name, "err", err)
 		return c.later(l, attempts)
 	}

@@ -158,6 +158,7 @@ func erase[S any](d Definition[S]) *definition {
 		e.steps = append(e.steps, eraseStep(&d.Steps[i]))
 		e.checkStep(e.steps[i], d.Steps[i].DoTx != nil, d.Steps[i].Do != nil, d.Steps[i].UndoTx != nil,
 			d.Steps[i].Undo != nil || d.Steps[i].Find != nil)
+		e.problems.Add(d.Steps[i].MaxCalls < 0, "%v, step %.80q: MaxCalls is %d: it must be positive, or 0 for no bound", e, d.Steps[i].Name, d.Steps[i].MaxCalls)
 	}
 	e.check()
 	e.order()

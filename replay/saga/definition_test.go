@@ -37,6 +37,7 @@ func TestBadDefinitions(t *testing.T) {
 		"beside the pivot":   {steps{{Name: "a", Do: nothing}, {Name: "b", Do: nothing, After: []string{}, Pivot: true}}, "not all steps before it"},
 		"past the pivot":     {steps{{Name: "a", Do: nothing, Pivot: true}, {Name: "b", Do: nothing, After: []string{}}}, "does not come after the pivot"},
 		"negative attempts":  {steps{{Name: "a", Do: nothing, MaxAttempts: -1}}, "MaxAttempts is -1"},
+		"negative calls":     {steps{{Name: "a", Do: nothing, MaxCalls: -1}}, "MaxCalls is -1"},
 		"a negative timeout": {steps{{Name: "a", Do: nothing, Timeout: -1}}, "must not be negative"},
 		"a bad back-off":     {steps{{Name: "a", Do: nothing, Backoff: dispatcher.Backoff{Multiplier: 0.5}}}, "Multiplier"},
 	} {

@@ -44,6 +44,8 @@ func (l *Log) checkQuery(q Query) error {
 	p.Add(!q.Stream.IsRoot() && q.Partition != 0, "both Stream and Partition are set: a stream is in one partition")
 	p.Add(q.After > math.MaxInt64, "After is %d: no number and no place is above %d", q.After, int64(math.MaxInt64))
 	p.Add(q.Before > math.MaxInt64, "Before is %d: no number and no place is above %d; 0 is no bound", q.Before, int64(math.MaxInt64))
+	year := q.Until.Year()
+	p.Add(year < 0 || year > 9999, "Until is in the year %d: it must be in the years 0 to 9999; the zero value is no bound", year)
 	p.Add(q.Limit < 0, "Limit is %d: it must not be negative", q.Limit)
 	return p.Err(ErrQuery)
 }

@@ -99,6 +99,7 @@ func TestReadRefuses(t *testing.T) {
 		b := p.open(t, eventlog.Config{})
 		for _, q := range []eventlog.Query{
 			{Partition: 1}, {Partition: -1}, {Limit: -1}, {After: math.MaxUint64}, {Before: math.MaxInt64 + 1}, {Stream: at("a", 1).Stream, After: 1 << 63},
+			{Until: time.Unix(math.MaxInt64/2, 0)},
 		} {
 			refused := false
 			for _, err := range b.Read(t.Context(), q) {

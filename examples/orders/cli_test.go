@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,4 +56,8 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, exitGood, run(t.Context(), []string{"-h"}, &out, &err))
 	assert.Equal(t, exitBad, run(t.Context(), []string{"-payment", "http://127.0.0.1:1"}, &out, &err))
 	assert.Contains(t, err.String(), "only of services in this process")
+	ctx, cancel := context.WithTimeout(t.Context(), waitAtMost) // until which it would be served
+	defer cancel()
+	assert.Equal(t, exitBad, run(ctx, []string{"-listen", ":0", "-payment", "127.0.0.1:1"}, &out, &err))
+	assert.Contains(t, err.String(), `the payment service: its URL is "127.0.0.1:1"`)
 }

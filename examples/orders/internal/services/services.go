@@ -5,6 +5,7 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -166,10 +167,12 @@ func (s *Services) dial(url, name string, stub func(grpc.ClientConnInterface, st
 		caller := wire.NewAMQP(url, queue(name))
 		s.close = append(s.close, caller.Close)
 		return caller, nil
+	case HTTP, "https":
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+		s.close = append(s.close, func() error { client.CloseIdleConnections(); return nil })
+		return wire.HTTP(client, url, s.options.Token), nil
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
-	s.close = append(s.close, func() error { client.CloseIdleConnections(); return nil })
-	return wire.HTTP(client, url, s.options.Token), nil
+	return nil, fmt.Errorf("the %s service: its URL is %q: it must begin with http://, https://, grpc:// or amqp://", name, url)
 }
 
 // run runs a server until the services are closed.

@@ -366,6 +366,7 @@ func TestCopiesOfARejection(t *testing.T) {
 		assert.Contains(t, r.stdout, "✗ rejected: 0 as expected, 1 otherwise")
 		assert.Equal(t, earlier, strings.Contains(r.stdout, "not applied in an earlier run"), r.stdout)
 		assert.Equal(t, 1, strings.Count(r.stderr, "rejected: no such account"), r.stderr)
+		assert.NotContains(t, r.stderr, "going on after")
 	}
 }
 

@@ -156,8 +156,12 @@ func (t *term) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// goesOn says, with the first message that was not done before, how many were.
+// goesOn says, with the first message that was not done before, how many were. In a
+// database that was empty these are copies, and no earlier run's.
 func (t *term) goesOn(stderr io.Writer, at time.Time, before int) {
+	if t.last+t.earlier.last == 0 {
+		return
+	}
 	t.restart = at.Sub(t.options.started)
 	done := "1 message that was"
 	if before > 1 {

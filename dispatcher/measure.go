@@ -6,7 +6,8 @@ import (
 	"github.com/interlock-go/interlock/internal/contain"
 )
 
-// Measurement tells how long one message took; see [Config.Measure].
+// Measurement tells how long one message took; see [Config.Measure]. Of one that was resumed,
+// Waited, Held and Handled are the times since.
 type Measurement struct {
 	ID       uint64 // as in [Info]
 	Worker   int    // that calls Measure, from 0

@@ -22,7 +22,8 @@
 //
 // A source is looked at once a second, so that the page can say since when something
 // happens, and, while somebody looks at the page, at most four times a second for all
-// viewers together; less often if looking takes long, so that it is never more than a
-// twentieth of the time. The cost for a dispatcher is that of [dispatcher.Dispatcher.View], with
-// a limit of [Config.Limit] messages that wait.
+// viewers together; less often if looking takes long, so that it is not more than a twentieth
+// of the time, and once in 10 s if it takes longer than half a second. The cost for a
+// dispatcher is that of [dispatcher.Dispatcher.View], with a limit of [Config.Limit] messages
+// that wait.
 package inspect

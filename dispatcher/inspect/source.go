@@ -49,7 +49,7 @@ type Seen struct {
 type others map[uint64]view.Message
 
 // fresh reports whether another look would be too early: so that a source is not looked at
-// more than a twentieth of the time.
+// more than a twentieth of the time, unless that would be less than once in freshAtMost.
 func (s *Seen) fresh(now time.Time) bool {
 	return now.Sub(s.At) < min(max(freshFor, 20*s.took), freshAtMost)
 }

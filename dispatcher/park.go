@@ -68,8 +68,8 @@ func (d *Dispatcher[M]) parked() []ParkedMessage[M] {
 // attempts; reports count the earlier ones too. If it succeeds, the messages
 // that wait behind it follow in order, and newer arrivals after them. If it
 // fails again it is parked again, before any of them. The error is
-// [ErrNotParked] or [ErrClosed], or that of ctx if it has ended, which is
-// checked first.
+// [ErrNotParked] or [ErrClosed], wraps [ErrStopped] if nothing is tried any more, or
+// is that of ctx if it has ended, which is checked first.
 func (d *Dispatcher[M]) Resume(ctx context.Context, id uint64) error {
 	return d.resume(ctx, id, anyParking)
 }
@@ -89,6 +89,9 @@ func (d *Dispatcher[M]) resume(ctx context.Context, id uint64, seen parking) err
 func (d *Dispatcher[M]) reopen(id uint64, seen parking) (m M, claim []lockkeys.Request, err error) {
 	d.mu.Lock()
 	defer d.letGo()
+	if d.mu.stopped != nil && !d.mu.closing {
+		return m, nil, d.mu.stopped // it would not start
+	}
 	t, err := d.unparkLocked(id, seen)
 	if err != nil {
 		return m, nil, err
@@ -102,7 +105,7 @@ func (d *Dispatcher[M]) reopen(id uint64, seen parking) (m M, claim []lockkeys.R
 
 // Skip gives up a parked message and releases its keys, so that the messages
 // behind it go on. Its result wraps [ErrSkipped] and the error that parked it.
-// The errors of Skip are those of [Dispatcher.Resume].
+// The errors of Skip are those of [Dispatcher.Resume], but for ErrStopped.
 func (d *Dispatcher[M]) Skip(ctx context.Context, id uint64) error {
 	return d.giveUp(ctx, id, anyParking, false)
 }
@@ -110,7 +113,7 @@ func (d *Dispatcher[M]) Skip(ctx context.Context, id uint64) error {
 // Drop gives up a parked message and all accepted ones that conflict with it;
 // their results wrap [ErrSkipped]. To find them, it considers everything in the
 // queue, whatever the policy's window. The errors of Drop are those of
-// [Dispatcher.Resume].
+// [Dispatcher.Skip].
 func (d *Dispatcher[M]) Drop(ctx context.Context, id uint64) error {
 	return d.giveUp(ctx, id, anyParking, true)
 }

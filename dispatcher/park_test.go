@@ -258,3 +258,25 @@ func TestDrainEndsAtParked(t *testing.T) {
 		require.Equal(t, 2, d.Stats().Behind)
 	})
 }
+
+// TestResumeWhenStopped: nothing starts any more, and an operator is not told that it does;
+// but can still give the message up.
+func TestResumeWhenStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, config{FailureFor: func(j *job, _ error) dispatcher.FailurePolicy {
+			if j.name == "last" {
+				return dispatcher.Stop
+			}
+			return dispatcher.Park
+		}})
+		submit(t, d, newJob("", takes(0, errBoom), "a"), newJob("", takes(0, errBoom), "b"))
+		drain(t, d)
+		submit(t, d, newJob("last", takes(0, errBoom), "c"))
+		synctest.Wait()
+		require.ErrorIs(t, d.Resume(t.Context(), 1), dispatcher.ErrStopped)
+		require.ErrorIs(t, d.Resume(t.Context(), 7), dispatcher.ErrStopped)
+		require.Len(t, d.Parked(), 2)
+		require.NoError(t, d.Skip(t.Context(), 2))
+		require.Len(t, d.Parked(), 1)
+	})
+}

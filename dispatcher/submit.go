@@ -27,7 +27,8 @@ type SubmitOption[M any] struct {
 // has no result until an operator decides.
 //
 // If it is given several times, all callbacks are called, in the order given; a
-// panic in one is logged, and the others are called all the same. OnDone panics if done is nil.
+// panic in one is logged, the last if there are several, and the others are called
+// all the same. OnDone panics if done is nil.
 func OnDone[M any](done func(m M, err error)) SubmitOption[M] {
 	if done == nil {
 		panic("dispatcher: OnDone: the callback is nil: give one, or leave the option out")

@@ -144,7 +144,7 @@ func (c *Claim) Covers(r Request) bool {
 }
 
 // Drop removes the requests for exactly these keys, and reports whether the
-// claim had all of them. Each key takes a binary search; the next call of
+// claim had all of them; a key that is given twice is missing the second time. Each key takes a binary search; the next call of
 // Requests closes the gaps.
 func (c *Claim) Drop(keys ...Key) (all bool) {
 	all = true

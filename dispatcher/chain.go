@@ -81,7 +81,7 @@ func (w *worker[M]) together(run func(context.Context) error) (err error) {
 // has not passed, and messages may start.
 func (w *worker[M]) runChain(ctx context.Context) error {
 	h := w.host
-	h.base = ctx
+	h.base, h.chain = ctx, ctx
 	begun := time.Now()
 	for i, t := range w.batch {
 		if i > 0 {

@@ -377,6 +377,53 @@ func TestContextsInAChain(t *testing.T) {
 
 // TestChainDuringShutdown: no further handler of a chain is called; what was done
 // is committed, and the rest is given back in order.
+// TestSubmittedInAChain: a message that a handler submits is no part of the unit of work of
+// the handler's chain, which may be undone, or over by then: its context has all values of
+// the one that it was submitted with, but not those that Together has added.
+func TestSubmittedInAChain(t *testing.T) {
+	type key string
+	derived := map[string]func(ctx context.Context) context.Context{
+		"its context":   func(ctx context.Context) context.Context { return ctx },
+		"a derived one": func(ctx context.Context) context.Context { return traced(ctx, "of b") },
+		"one that has ended": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(traced(ctx, "of b"))
+			cancel()
+			return ctx
+		},
+	}
+	for name, derive := range derived {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChains(t, config{})
+				var values [2][]any
+				note := func(i int) func(ctx context.Context) error {
+					return func(ctx context.Context) error {
+						values[i] = []any{ctx.Value(key("user")), ctx.Value(trace{}), ctx.Value(key("list"))}
+						return nil
+					}
+				}
+				next := newJob("next", func(ctx context.Context) error {
+					_ = note(0)(ctx)
+					last := newJob("last", note(1), "y")
+					return c.d.Submit(t.Context(), last, dispatcher.ValuesOf[*job](derive(ctx)))
+				}, "z")
+				user := context.WithValue(context.WithValue(t.Context(), key("user"), "ann"), key("list"), []int{1}) // which cannot be compared
+				c.submit(user, newJob("a", nil, "k"), newJob("b", func(ctx context.Context) error {
+					require.NotNil(t, ctx.Value(txKey{}))
+					return c.d.Submit(t.Context(), next, dispatcher.ValuesOf[*job](derive(ctx)))
+				}, "k"))
+				drain(t, c.d)
+				require.Equal(t, []string{"busy alone", "a b", "next alone", "last alone"}, c.committed)
+				want := []any{"ann", nil, []int{1}}
+				if name != "its context" {
+					want[1] = "of b"
+				}
+				require.Equal(t, [2][]any{want, want}, values)
+			})
+		})
+	}
+}
+
 func TestChainDuringShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChains(t, config{ChainTime: time.Hour})

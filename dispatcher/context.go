@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,8 @@ type host struct {
 	// For the requests of a handler; both are nil for a call of DeadLetter.
 	attempts attempts
 	claim    claim
-	checked  bool // what handlers touch is checked
+	checked  bool            // what handlers touch is checked
+	chain    context.Context // that Together has called the handlers with; nil without
 }
 
 // attempts is implemented by a worker, for the handler that it runs under s.
@@ -160,6 +162,10 @@ func (s *scope) Value(key any) any {
 // have none. For a handler's own context it returns the one that this has its
 // values from, so that messages which submit each other do not build a chain of
 // contexts.
+//
+// A message that is submitted in a chain is no part of its unit of work, which may be undone,
+// or over, by the time that the message runs: so it has none of the values that Together has
+// added for the chain.
 func valuesOf(ctx context.Context) context.Context {
 	if s, ok := ctx.(*scope); ok {
 		return s.values
@@ -167,5 +173,35 @@ func valuesOf(ctx context.Context) context.Context {
 	if ctx == context.Background() || ctx == context.TODO() {
 		return nil
 	}
+	if s, ok := ctx.Value(scopeKey{}).(*scope); ok && s.host.chain != nil {
+		return besideChain{ctx, s}
+	}
 	return ctx
+}
+
+// besideChain has the values of a context that is derived from that of a handler in a chain,
+// without those of the chain.
+type besideChain struct {
+	context.Context
+	handler *scope
+}
+
+func (b besideChain) Value(key any) any {
+	v := b.Context.Value(key)
+	if v == nil {
+		return nil
+	}
+	if of := b.handler.host.chain.Value(key); of == nil || !same(v, of) {
+		return v
+	}
+	if b.handler.values == nil {
+		return nil
+	}
+	return b.handler.values.Value(key)
+}
+
+// same reports whether two values are equal, or of one type that cannot be compared.
+func same(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.Type() == y.Type() && (!x.Comparable() || !y.Comparable() || a == b)
 }

@@ -53,7 +53,8 @@ func ValuesOf[M any](ctx context.Context) SubmitOption[M] {
 //
 // The handler's context has the values of ctx, such as a trace ID, in every
 // attempt, but not its cancellation or deadline: once accepted, a message does
-// not depend on ctx.
+// not depend on ctx. In a handler that runs in a chain, ctx also has values of
+// that, see [Together], such as a transaction: the message gets none of these.
 //
 // If the error is nil, m was accepted and will have a result. Otherwise it was
 // not accepted: the error wraps that of ctx, and its cause, if ctx ended while

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -40,13 +41,28 @@ func TestMain(m *testing.M) {
 		// Most tests wait for disks, servers and processes.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	}
+	temporary, err := ownTemporaryFolder()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	endShared()
+	_ = os.RemoveAll(temporary)
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// ownTemporaryFolder makes a folder, and has the tests and what they start use it for
+// temporary files: many leave a file of rejects, and those that are killed what they had.
+func ownTemporaryFolder() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "ledger-tests"); err != nil {
+		return "", err
+	}
+	return dir, errors.Join(os.Chmod(dir, 0o711), os.Setenv("TMPDIR", dir)) // PostgreSQL has a user of its own
 }
 
 // process is the program as a process of its own.

@@ -375,8 +375,6 @@ func TestContextsInAChain(t *testing.T) {
 	})
 }
 
-// TestChainDuringShutdown: no further handler of a chain is called; what was done
-// is committed, and the rest is given back in order.
 // TestSubmittedInAChain: a message that a handler submits is no part of the unit of work of
 // the handler's chain, which may be undone, or over by then: its context has all values of
 // the one that it was submitted with, but not those that Together has added.
@@ -424,6 +422,8 @@ func TestSubmittedInAChain(t *testing.T) {
 	}
 }
 
+// TestChainDuringShutdown: no further handler of a chain is called; what was done
+// is committed, and the rest is given back in order.
 func TestChainDuringShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChains(t, config{ChainTime: time.Hour})

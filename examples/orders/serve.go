@@ -110,16 +110,11 @@ func fill(ctx context.Context, in *inventory.Service, each int64) error {
 	if in == nil {
 		return nil
 	}
-	c, err := in.Counts(ctx)
-	if err != nil || c != (inventory.Counts{}) {
-		return err
+	products := make([]string, productCount)
+	for p := range products {
+		products[p] = product(p)
 	}
-	for p := range productCount {
-		if err := in.Stock(ctx, product(p), each); err != nil {
-			return err
-		}
-	}
-	return nil
+	return in.Fill(ctx, products, each)
 }
 
 // expire gives expired reservations free, again and again, until ctx ends or stop is

@@ -60,11 +60,29 @@ func (s *Service) Methods() wire.Service {
 
 // Stock adds products.
 func (s *Service) Stock(ctx context.Context, product string, quantity int64) error {
+	return s.store.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return add(ctx, tx, product, quantity) })
+}
+
+// Fill gives an inventory that has no products so many of each, all of them or none.
+func (s *Service) Fill(ctx context.Context, products []string, each int64) error {
 	return s.store.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO products (product, available) VALUES ($1, $2)
-			ON CONFLICT (product) DO UPDATE SET available = products.available + excluded.available, version = products.version + 1`, product, quantity)
-		return err
+		var there int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM products`).Scan(&there); err != nil || there > 0 {
+			return err
+		}
+		for _, product := range products {
+			if err := add(ctx, tx, product, each); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+func add(ctx context.Context, tx *sql.Tx, product string, quantity int64) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO products (product, available) VALUES ($1, $2)
+		ON CONFLICT (product) DO UPDATE SET available = products.available + excluded.available, version = products.version + 1`, product, quantity)
+	return err
 }
 
 // Reserve takes products out of what is available, all of an order or none.

@@ -40,6 +40,18 @@ func requireCounts(t *testing.T, s *inventory.Service, available, reserved, sold
 	require.Equal(t, inventory.Counts{Available: available, Reserved: reserved, Sold: sold}, c)
 }
 
+// A new inventory is filled once, with all products or none.
+func TestFill(t *testing.T) {
+	s := open(t)
+	products := []string{"kettle", "cup"}
+	require.Error(t, s.Fill(t.Context(), products, -1), "fewer than none")
+	requireCounts(t, s, 0, 0, 0)
+	for range 2 {
+		require.NoError(t, s.Fill(t.Context(), products, 5))
+		requireCounts(t, s, 10, 0, 0)
+	}
+}
+
 // Many who want more than there is get what there is.
 func TestNothingIsOversold(t *testing.T) {
 	s := open(t)

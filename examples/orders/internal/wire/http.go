@@ -59,8 +59,8 @@ func Handler(s Service, token string) http.Handler {
 // Authorized reports whether a request has the token, in constant time; without one all
 // requests do.
 func Authorized(r *http.Request, token string) bool {
-	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return token == "" || subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+	given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return token == "" || bearer && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
 // Guard lets requests with the token pass, as [Authorized] says.

@@ -99,6 +99,7 @@ func TestHTTPRefusesStrangers(t *testing.T) {
 	}
 	assert.Equal(t, 401, post())
 	assert.Equal(t, 401, post("Authorization", "Bearer wrong", "Idempotency-Key", "1"))
+	assert.Equal(t, 401, post("Authorization", "secret", "Idempotency-Key", "1"), "no bearer token")
 	assert.Equal(t, 400, post("Authorization", "Bearer secret"))
 	assert.Equal(t, 200, post("Authorization", "Bearer secret", "Idempotency-Key", "1"))
 	var out ask

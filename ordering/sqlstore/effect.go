@@ -41,7 +41,13 @@ func (e *effectError) Unwrap() error { return e.error }
 // nested calls.
 type effectContext struct {
 	context.Context
-	store *Store
+	store   *Store
+	message dispatcher.Info // whose effect it is; zero if it is none of a dispatcher's
+}
+
+func (s *Store) effectContext(ctx context.Context) effectContext {
+	message, _ := dispatcher.InfoFrom(ctx)
+	return effectContext{ctx, s, message}
 }
 
 // Err is that of the caller's context, which may have a deadline.
@@ -57,14 +63,16 @@ type effectKey struct{ store *Store }
 
 func (c effectContext) Value(key any) any {
 	if key == (effectKey{c.store}) {
-		return true
+		return c.message
 	}
 	return c.Context.Value(key)
 }
 
-// nested returns an error if ctx is the context of an effect of the store.
+// nested returns an error if ctx is the context of an effect of the store. It is not if it is
+// that of another message, which has its values because the effect has offered that.
 func (s *Store) nested(ctx context.Context) error {
-	if ctx.Value(effectKey{s}) == nil {
+	of := ctx.Value(effectKey{s})
+	if message, _ := dispatcher.InfoFrom(ctx); of != message {
 		return nil
 	}
 	return fmt.Errorf("sqlstore: an effect must not call its store, which may wait for it for ever: use the effect's transaction: %w", dispatcher.ErrNested)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/interlock-go/interlock/internal/ofcall"
 	"github.com/interlock-go/interlock/lockkeys"
 )
 
@@ -152,7 +153,7 @@ func (s *scope) Value(key any) any {
 	if _, ok := key.(scopeKey); ok {
 		return s
 	}
-	if v := s.now().base.Value(key); v != nil || s.values == nil {
+	if v := s.now().base.Value(key); v != nil || s.values == nil || ofcall.Is(key) {
 		return v
 	}
 	return s.values.Value(key)

@@ -169,7 +169,7 @@ func (s *Store) do(ctx context.Context, job ordering.Commitment, apply func(ctx 
 	effect := func(ctx context.Context, tx *sql.Tx) error {
 		began := time.Now()
 		job.Reply(replied) // an effect that is called once more has not replied yet
-		err := apply(s.effectContext(ctx), tx, own.session)
+		err := apply(effectContext{ctx, s}, tx, own.session)
 		if err == nil {
 			err = job.Over() // it is of a goroutine that the handler has left behind
 		}

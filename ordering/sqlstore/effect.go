@@ -8,6 +8,7 @@ import (
 
 	"github.com/interlock-go/interlock/dispatcher"
 	"github.com/interlock-go/interlock/internal/contain"
+	"github.com/interlock-go/interlock/internal/ofcall"
 )
 
 // effect writes the effect of an event in a transaction.
@@ -41,13 +42,7 @@ func (e *effectError) Unwrap() error { return e.error }
 // nested calls.
 type effectContext struct {
 	context.Context
-	store   *Store
-	message dispatcher.Info // whose effect it is; zero if it is none of a dispatcher's
-}
-
-func (s *Store) effectContext(ctx context.Context) effectContext {
-	message, _ := dispatcher.InfoFrom(ctx)
-	return effectContext{ctx, s, message}
+	store *Store
 }
 
 // Err is that of the caller's context, which may have a deadline.
@@ -59,20 +54,21 @@ func (c effectContext) Err() error {
 	return err
 }
 
-type effectKey struct{ store *Store }
+type effectKey struct {
+	ofcall.Key // an event that the effect offers runs by itself
+	store      *Store
+}
 
 func (c effectContext) Value(key any) any {
-	if key == (effectKey{c.store}) {
-		return c.message
+	if key == (effectKey{store: c.store}) {
+		return true
 	}
 	return c.Context.Value(key)
 }
 
-// nested returns an error if ctx is the context of an effect of the store. It is not if it is
-// that of another message, which has its values because the effect has offered that.
+// nested returns an error if ctx is the context of an effect of the store.
 func (s *Store) nested(ctx context.Context) error {
-	of := ctx.Value(effectKey{s})
-	if message, _ := dispatcher.InfoFrom(ctx); of != message {
+	if ctx.Value(effectKey{store: s}) == nil {
 		return nil
 	}
 	return fmt.Errorf("sqlstore: an effect must not call its store, which may wait for it for ever: use the effect's transaction: %w", dispatcher.ErrNested)

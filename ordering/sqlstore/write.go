@@ -21,7 +21,7 @@ func (s *Store) Write(ctx context.Context, apply func(ctx context.Context, tx *s
 		return errNoEffect
 	}
 	return s.writeWith(ctx, "write", nil,
-		func(ctx context.Context, tx *sql.Tx) error { return apply(s.effectContext(ctx), tx) })
+		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
 }
 
 // WriteIn is [Store.Write] in a term, which this store has begun: the transaction
@@ -47,5 +47,5 @@ func (s *Store) WriteIn(ctx context.Context, in ordering.Term, apply func(ctx co
 			}
 			return s.backend.inTerm(ctx, tx, t.termOf)
 		},
-		func(ctx context.Context, tx *sql.Tx) error { return apply(s.effectContext(ctx), tx) })
+		func(ctx context.Context, tx *sql.Tx) error { return apply(effectContext{ctx, s}, tx) })
 }

@@ -157,3 +157,38 @@ func TestAHandlerOffersWhileThereIsRoom(t *testing.T) {
 		assert.ElementsMatch(t, []string{"a1", "c1"}, r.ran())
 	})
 }
+
+// TestDecodeOfAHeldEventEndsItsGoroutine: that event fails, and what is held of other
+// streams is read on.
+func TestDecodeOfAHeldEventEndsItsGoroutine(t *testing.T) {
+	for name, end := range map[string]func(){
+		"panic":  func() { panic("at the worst moment") },
+		"goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			cfg := Config[*Event]{Decode: func(e *Event) (*Event, error) {
+				if e.ID == "a2" {
+					if asked++; asked > 1 {
+						end()
+					}
+				}
+				return e, nil
+			}}
+			story(t, cfg, func(t *testing.T, r *rig) {
+				for _, stream := range []string{"a", "b"} {
+					r.failing(stream+"1", errors.New("no money"))
+					r.offer(series(stream, 1, 3)...)
+					r.failing(stream+"1", nil)
+				}
+				for _, stream := range []string{"a", "b"} {
+					require.NoError(t, r.seq.Resume(t.Context(), key(stream)))
+					synctest.Wait()
+				}
+				assert.Equal(t, []string{"a1", "b1", "b2", "b3"}, r.ran())
+				require.Len(t, r.parked(), 1)
+				assert.Contains(t, r.parked()[0].Error, `Decode of event "a2"`)
+			})
+		})
+	}
+}

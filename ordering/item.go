@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/interlock/dispatcher"
+	"github.com/interlock-go/interlock/internal/contain"
 	"github.com/interlock-go/interlock/lockkeys"
 	"github.com/interlock-go/interlock/ordering/internal/core"
 )
@@ -53,6 +54,13 @@ type item[T any] struct {
 
 // newItem makes the item of a valid event; ctx is that of its offer.
 func (s *Sequencer[T]) newItem(ctx context.Context, e *Event, done Done) *item[T] {
+	it := s.plainItem(ctx, e, done)
+	it.value, it.bad = s.decode(e)
+	return it
+}
+
+// plainItem is newItem but for Decode.
+func (s *Sequencer[T]) plainItem(ctx context.Context, e *Event, done Done) *item[T] {
 	it := s.items.Get().(*item[T])
 	it.event, it.done, it.values, it.term, it.brief = e, done, ctx, &s.info, s.cfg.Brief
 	it.Owner = it
@@ -64,13 +72,17 @@ func (s *Sequencer[T]) newItem(ctx context.Context, e *Event, done Done) *item[T
 	if len(e.Positions) == 0 {
 		it.ID = e.ID
 	}
-	it.value, it.bad = s.decode(e)
 	return it
 }
 
-// heldItem makes the item of an event that the store holds.
+// heldItem makes the item of an event that the store holds. Decode is called on a
+// goroutine of its own, which it may end: its event fails then, and the keeper goes on.
 func (s *Sequencer[T]) heldItem(h HeldEvent) *item[T] {
-	it := s.newItem(context.Background(), h.Event, nil) // whoever offered it has gone
+	it := s.plainItem(context.Background(), h.Event, nil) // whoever offered it has gone
+	if err := contain.Apart(func() error { it.value, it.bad = s.decode(h.Event); return nil }); err != nil {
+		nameError(&err, "Decode", h.Event)
+		it.bad = err
+	}
 	it.Held, it.attempts, it.before, it.started = true, h.Attempts, h.Attempts, h.Started
 	return it
 }

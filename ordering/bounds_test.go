@@ -137,3 +137,12 @@ func (m *measured) Held(ctx context.Context, stream lockkeys.Key, from uint64, l
 	m.note(events)
 	return page, err
 }
+
+func TestNoNegativeNumberOfAttempts(t *testing.T) {
+	_, err := New(t.Context(), Config[*Event]{
+		Store: NewMemory(), Handler: func(context.Context, Job[*Event]) error { return nil },
+		Dispatcher: dispatcher.Config[Job[*Event]]{MaxAttempts: -1},
+	})
+	require.ErrorIs(t, err, ErrConfig)
+	require.ErrorContains(t, err, "Dispatcher.MaxAttempts is negative: -1")
+}

@@ -261,6 +261,7 @@ func (c Config[T]) validate() error {
 	p.Add(c.MaxActive < 0, "MaxActive is negative: %d", c.MaxActive)
 	p.Add(c.IdleTTL < 0, "IdleTTL is negative: %v", c.IdleTTL)
 	d := &c.Dispatcher
+	p.Add(d.MaxAttempts < 0, "Dispatcher.MaxAttempts is negative: %d", d.MaxAttempts)
 	p.Add(d.Keys != nil, "Dispatcher.Keys is set: use Keys")
 	p.Add(d.Handler != nil, "Dispatcher.Handler is set: use Handler")
 	p.Add(d.BatchHandler != nil, "Dispatcher.BatchHandler is set: the store's transactions serve many events by themselves")

@@ -38,7 +38,8 @@ const (
 	EventDeadLettered
 	// EventRefused: an event can never run. There is one for each of its streams.
 	EventRefused
-	// StreamParked: a stream is closed, see [Parking].
+	// StreamParked: a stream is closed, see [Parking]; or one that was closed for numbers
+	// that were still being requested, the Reason Waiting, is so for a Gap from now on.
 	StreamParked
 	// StreamResumed: a stream that was parked goes on.
 	StreamResumed

@@ -100,3 +100,24 @@ func TestManyGapsAreParkedTogether(t *testing.T) {
 		r.stop()
 	})
 }
+
+// TestANoticeThatARequestWasInVain: who leaves a stream alone that only waits is told when it
+// needs an operator.
+func TestANoticeThatARequestWasInVain(t *testing.T) {
+	story(t, Config[*Event]{MaxEarly: 1, GapTimeout: time.Second}, func(t *testing.T, r *rig) {
+		r.offer(ev("a1", "a=1"), ev("a3", "a=3"), ev("a4", "a=4"))
+		reasons := func() (list []Reason) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, n := range r.notices {
+				if n.Kind == StreamParked {
+					list = append(list, n.Reason)
+				}
+			}
+			return list
+		}
+		require.Equal(t, []Reason{Waiting}, reasons())
+		r.sleep(time.Minute)
+		require.Equal(t, []Reason{Waiting, Gap}, reasons())
+	})
+}

@@ -299,6 +299,7 @@ func (m *Machine) parkGap(g *gap, r Range, err error) {
 		p.gap = r
 	} else if p.reason == Waiting {
 		p.reason, p.cause, p.told = Gap, err, 0
+		m.notify(Notice{Kind: StreamParked, Range: Range{st.key, st.heldFrom, st.heldFrom}, Reason: Gap, Err: err})
 		m.dirty(p)
 	}
 	m.closeGap(st)

@@ -154,16 +154,16 @@ func (s *Sequencer[T]) observe(n Notice) {
 // its streams has doubled. One whose events are still being requested needs no
 // operator.
 func (s *Sequencer[T]) logParking(p Parking, streams int) {
-	level := slog.LevelError
-	if p.Reason == Waiting {
-		level = slog.LevelInfo
-	}
 	origin, _ := p.Origin()
 	args := []any{"reason", p.Reason.String(), "streams", streams, "first", origin.String(), "parking", p.ID, "err", p.Error}
 	if len(p.Events) > 0 {
 		args = append(args, "event", p.Events[0].Name())
 	}
-	s.cfg.Logger.Log(s.background, level, "streams parked", args...)
+	if p.Reason == Waiting {
+		s.cfg.Logger.Info("streams parked", args...)
+		return
+	}
+	s.cfg.Logger.Error("streams parked", args...)
 }
 
 // seeID records the ID of an event that is about to run, and reports if a

@@ -36,6 +36,7 @@ func TestAnEffectThatEndsItsTransaction(t *testing.T) {
 		err    error
 	}{
 		"COMMIT":               {wrote(`COMMIT`), 2, nil}, // refused, and swallowed
+		"COMMIT and a comment": {wrote(`/* /* x */ */ COMMIT/**/`), 2, nil},
 		"commit in a comment":  {wrote("-- x\n /* y */ ; commit and chain"), 2, nil},
 		"END, ABORT and BEGIN": {wrote(`END`, `abort`, `BEGIN`, `START TRANSACTION`), 2, nil},
 		"ROLLBACK":             {wrote(`ROLLBACK WORK`), 2, nil},

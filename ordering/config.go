@@ -204,7 +204,7 @@ func (c Config[T]) withDefaults() Config[T] {
 	settings.Default(&c.IdleTTL, 10*time.Minute)
 	settings.Default(&c.Retention, 30*24*time.Hour)
 	settings.Default(&c.CommandRetention, 7*24*time.Hour)
-	settings.Default(&c.RequestInterval, time.Second)
+	settings.Default(&c.RequestInterval, requestInterval)
 	settings.Default(&c.StoreTimeout, 5*time.Minute)
 	settings.Default(&c.Failure, dispatcher.Park)
 	settings.Default(&c.GapPolicy, dispatcher.Park)

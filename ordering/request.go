@@ -57,9 +57,11 @@ var ErrNoRequest = errors.New("ordering: no such request: it was never made, has
 const (
 	fewRequests = 256              // that are read at a time
 	requestTime = 30 * time.Second // for carrying one out
+
+	requestInterval = time.Second
 )
 
-// Attend carries out the requests for a term: it looks every interval, and passes each one to
+// Attend carries out the requests for a term: it looks every interval, 1 s by default, and passes each one to
 // the Act of to, with its operator and reason in the context. It is for those who make
 // something that works in a term, as a [Sequencer] does. It returns when ctx ends or the term
 // is over, and at once if the store takes no requests. Requests for which mine, if it is
@@ -72,6 +74,9 @@ func Attend(ctx context.Context, term Term, to view.Operated, every time.Duratio
 	store, ok := term.(Requested)
 	if !ok {
 		return
+	}
+	if every <= 0 {
+		every = requestInterval
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

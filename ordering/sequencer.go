@@ -114,6 +114,9 @@ func New[T any](ctx context.Context, cfg Config[T]) (*Sequencer[T], error) {
 		return nil, errors.Join(ErrConfig, err)
 	}
 	if err := s.begin(ctx); err != nil {
+		if p := s.info.Previous; s.term != nil && (p == nil || p.Ended) { // else the next one would not know that the one before has crashed
+			s.endTerm()
+		}
 		s.cancel(ErrClosed)
 		return nil, errors.Join(err, s.dispatcher.Close())
 	}

@@ -2,6 +2,8 @@ package ordering
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/interlock-go/interlock/dispatcher/view"
+	"github.com/interlock-go/interlock/lockkeys"
 )
 
 // TestAnOldHolderStops: a sequencer begins a term that another one has. That one
@@ -128,4 +131,54 @@ func TestWhatBelongsToAnotherHolderIsNotParked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestATermThatNeverWorked: a sequencer that could not be made has ended its term in good
+// order, unless it came after one that had not: the next one is to know of that.
+func TestATermThatNeverWorked(t *testing.T) {
+	store := &unreadable{Store: NewMemory()}
+	began := func() error {
+		seq, err := New(t.Context(), Config[*Event]{Store: store, Handler: func(context.Context, Job[*Event]) error { return nil }, Logger: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			require.NoError(t, seq.Close())
+		}
+		return err
+	}
+	previous := func() *PreviousTerm {
+		term, err := store.Store.Begin(t.Context(), Consumer{})
+		require.NoError(t, err)
+		return term.Info().Previous
+	}
+	store.err = errors.New("away")
+	require.ErrorIs(t, began(), store.err)
+	require.True(t, previous().Ended)
+
+	require.ErrorIs(t, began(), store.err) // after the term that previous has begun, and left
+	require.False(t, previous().Ended)
+	store.err = nil
+	require.NoError(t, began())
+	require.True(t, previous().Ended)
+}
+
+// unreadable begins terms that cannot read while there is an error.
+type unreadable struct {
+	Store
+	err error
+}
+
+func (s *unreadable) Begin(ctx context.Context, c Consumer) (Term, error) {
+	term, err := s.Store.Begin(ctx, c)
+	return &unreadableTerm{term, s}, err
+}
+
+type unreadableTerm struct {
+	Term
+	store *unreadable
+}
+
+func (t *unreadableTerm) Backlog(ctx context.Context) ([]lockkeys.Key, error) {
+	if t.store.err != nil {
+		return nil, t.store.err
+	}
+	return t.Term.Backlog(ctx)
 }

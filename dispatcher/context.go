@@ -156,17 +156,13 @@ func (s *scope) Value(key any) any {
 	if v := s.now().base.Value(key); v != nil || s.values == nil || ofcall.Is(key) {
 		return v
 	}
-	return s.values.Value(key)
+	return valueOutside(s.values, key)
 }
 
 // valuesOf returns a context with the values of ctx, or nil if ctx is known to
 // have none. For a handler's own context it returns the one that this has its
 // values from, so that messages which submit each other do not build a chain of
 // contexts.
-//
-// A message that is submitted in a chain is no part of its unit of work, which may be undone,
-// or over, by the time that the message runs: so it has none of the values that Together has
-// added for the chain.
 func valuesOf(ctx context.Context) context.Context {
 	if s, ok := ctx.(*scope); ok {
 		return s.values
@@ -174,31 +170,29 @@ func valuesOf(ctx context.Context) context.Context {
 	if ctx == context.Background() || ctx == context.TODO() {
 		return nil
 	}
-	if s, ok := ctx.Value(scopeKey{}).(*scope); ok && s.host.chain != nil {
-		return besideChain{ctx, s}
-	}
 	return ctx
 }
 
-// besideChain has the values of a context that is derived from that of a handler in a chain,
-// without those of the chain.
-type besideChain struct {
-	context.Context
-	handler *scope
-}
-
-func (b besideChain) Value(key any) any {
-	v := b.Context.Value(key)
+// valueOutside returns a value of the context that a message was submitted with. If that was
+// derived from the context of a handler in a chain, the message is no part of the chain's
+// unit of work, which may be undone, or over, by the time that the message runs: so it has
+// none of the values that Together has added for the chain.
+func valueOutside(ctx context.Context, key any) any {
+	v := ctx.Value(key)
 	if v == nil {
 		return nil
 	}
-	if of := b.handler.host.chain.Value(key); of == nil || !same(v, of) {
+	of, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok || of.host.chain == nil {
 		return v
 	}
-	if b.handler.values == nil {
+	if added := of.host.chain.Value(key); added == nil || !same(v, added) {
+		return v
+	}
+	if of.values == nil {
 		return nil
 	}
-	return b.handler.values.Value(key)
+	return valueOutside(of.values, key)
 }
 
 // same reports whether two values are equal, or of one type that cannot be compared.

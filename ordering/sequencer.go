@@ -161,10 +161,11 @@ func (s *Sequencer[T]) compareWorkers() {
 
 // begin begins the term and loads the store's held events and parkings.
 func (s *Sequencer[T]) begin(ctx context.Context) (err error) {
-	if s.term, err = s.cfg.Store.Begin(ctx, s.cfg.Consumer); err != nil {
+	term, err := s.cfg.Store.Begin(ctx, s.cfg.Consumer)
+	if err != nil {
 		return err
 	}
-	s.info = s.term.Info()
+	s.term, s.info = term, term.Info()
 	if p := s.info.Previous; p != nil && !p.Ended {
 		s.cfg.Logger.Warn("the term before did not end in good order: its holder has crashed, or is still there and will find out",
 			"consumer", s.info.Name, "partition", s.info.Partition, "holder", p.Holder, "since", p.Since)

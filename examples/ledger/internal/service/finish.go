@@ -104,6 +104,9 @@ type ending struct {
 // could not be offered, so those after it would wait for it in vain; or the
 // database belongs to somebody else. It does not wait for that.
 func (s *Service) abort(cause error) {
+	if errors.Is(cause, ordering.ErrFenced) {
+		cause = fmt.Errorf("another program has taken over the database: %w", cause)
+	}
 	s.end.mu.Lock()
 	defer s.end.mu.Unlock()
 	if s.end.mu.cause != nil {

@@ -2,7 +2,6 @@ package service
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ func (s *Service) ended(line int, m *book.Message, e *ordering.Event, o ordering
 	default: // Unfinished
 		s.counts.unfinished.Add(1)
 		if errors.Is(o.Err, ordering.ErrFenced) {
-			s.abort(fmt.Errorf("another program has taken over the database: %w", o.Err))
+			s.abort(o.Err)
 		}
 	}
 	if s.cfg.OnEnd != nil {

@@ -62,7 +62,7 @@ func afterSpace(query string, empty bool) string {
 	for query != "" {
 		switch {
 		case strings.HasPrefix(query, "--"):
-			_, query, _ = strings.Cut(query, "\n")
+			query = strings.TrimLeftFunc(query, func(r rune) bool { return r != '\n' && r != '\r' }) // either ends it
 		case strings.HasPrefix(query, "/*"):
 			query = afterComment(query)
 		case strings.ContainsRune(" \t\r\n\f\v", rune(query[0])), empty && query[0] == ';':

@@ -33,6 +33,7 @@ func TestWhatItDoes(t *testing.T) {
 		"  \t\n;; commit ;":                endsTransaction,
 		"COMMIT;":                          endsTransaction,
 		"COMMIT/**/":                       endsTransaction,
+		"-- one\r COMMIT":                  endsTransaction,
 		"COMMIT-- now":                     endsTransaction,
 		"/* /* nested */ still */ COMMIT":  endsTransaction,
 		"-- one\n/* two */ -- three\n; COMMIT WORK": endsTransaction,
